@@ -218,6 +218,10 @@ class Ftl:
     def set_trim_mode(self, mode: int, /) -> None: ...
     def counters(self) -> dict[str, int]:
         """Return all fields of struct ow_ftl_counters."""
+    def set_owner(self, owner: int, /) -> None:
+        """Set the owner of later writes, from 0 (the first) to 255."""
+    def owner_counters(self, owner: int, /) -> dict[str, int]:
+        """Return all fields of struct ow_ftl_owner_counters; 0 until an owner other than 0 was set."""
     def config(self) -> dict[str, int]: ...
     def check(self) -> str | None:
         """Return the violated invariant, or None if all hold."""
@@ -292,9 +296,18 @@ class HostLoad:
         """Return the next requests (operation, offset, length) without executing them."""
 
 def scale_requests(
-    sectors: Buffer, lengths: Buffer, trims: Buffer, units: int, count: int, unit_bytes: int, /
+    sectors: Buffer,
+    lengths: Buffer,
+    trims: Buffer,
+    units: int,
+    count: int,
+    unit_bytes: int,
+    /,
+    *,
+    owners: Buffer = b"",
 ) -> tuple[bytes, bytes, bytes | None]:
-    """Scale requests of a disk of `units`, as u64, u32 and bool, to `count` units that stand for all of them.
+    """Scale requests of a disk of `units`, as u64, u32, bool and u8, to `count` units that stand for all of
+    them. Without owners, all requests belong to owner 0.
     Return struct ow_host_record, the writes of each chosen unit as u32, and the chosen units as sorted u64,
     or None if all are."""
 

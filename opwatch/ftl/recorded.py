@@ -16,15 +16,17 @@ from opwatch import _native
 from opwatch.ftl.drive import ServiceOp
 
 SECTOR = 512
-_RECORD_WORDS, _OP_SHIFT = 2, 56
-_LENGTH_MASK = (1 << _OP_SHIFT) - 1
+# Places of the operation and of the owner in the second word of struct ow_host_record.
+_RECORD_WORDS, OP_SHIFT, OWNER_SHIFT = 2, 56, 48
+_LENGTH_MASK = (1 << OWNER_SHIFT) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRequests:
     """Requests of a disk in order: first sectors ("Q"), numbers of sectors ("I"), and 1 for a trim.
 
-    `free` are ranges of bytes that hold no data before the first request.
+    `free` are ranges of bytes that hold no data before the first request. `owners` has one byte per request,
+    the number of its owner, or is empty.
     """
 
     disk_bytes: int
@@ -32,6 +34,7 @@ class DiskRequests:
     lengths: array[int]
     trims: bytes
     free: tuple[tuple[int, int], ...] = ()
+    owners: bytes = b""
 
     @property
     def written_bytes(self) -> int:
@@ -62,7 +65,13 @@ def scale_requests(requests: DiskRequests, units: int, unit_bytes: int) -> Scale
     disk_units = max(-(-requests.disk_bytes // unit_bytes), 1)
     units = min(units, disk_units)
     records, writes, chosen = _native.scale_requests(
-        requests.sectors, requests.lengths, requests.trims, disk_units, units, unit_bytes
+        requests.sectors,
+        requests.lengths,
+        requests.trims,
+        disk_units,
+        units,
+        unit_bytes,
+        owners=requests.owners,
     )
     places = memoryview(chosen).cast("Q") if chosen else range(disk_units)
     ranges = [
@@ -95,6 +104,12 @@ def iter_records(records: bytes) -> list[tuple[ServiceOp, int, int]]:
     """Return (operation, offset, length) of each record."""
     words = memoryview(records).cast("Q")
     return [
-        (ServiceOp(word >> _OP_SHIFT), offset, word & _LENGTH_MASK)
+        (ServiceOp(word >> OP_SHIFT), offset, word & _LENGTH_MASK)
         for offset, word in zip(words[::_RECORD_WORDS], words[1::_RECORD_WORDS], strict=True)
     ]
+
+
+def read_owners(records: bytes) -> bytes:
+    """Return the number of each record's owner."""
+    words = memoryview(records).cast("Q")
+    return bytes(word >> OWNER_SHIFT & 0xFF for word in words[1::_RECORD_WORDS])

@@ -21,6 +21,7 @@ struct fuzz {
 	uint32_t pages;
 	uint64_t rng;
 	uint64_t zeroes_bytes; /* programmed for write-zeroes */
+	uint32_t owners;       /* of writes; 1: no pages are tagged */
 };
 
 static uint64_t draw_below(struct fuzz *fuzz, uint64_t n)
@@ -36,6 +37,7 @@ static void create_drive(struct fuzz *fuzz)
 	make_random_config(&fuzz->config, &fuzz->rng, 1500);
 	fuzz->pages = fuzz->config.user_bytes / fuzz->config.iu_bytes;
 	fuzz->zeroes_bytes = 0;
+	fuzz->owners = draw_below(fuzz, 2) ? 1 : 1 + draw_below(fuzz, OW_FTL_MAX_OWNERS);
 	ret = ow_ftl_config_check(&fuzz->config, &why);
 	if (ret)
 		fprintf(stderr, "%s\n", why);
@@ -248,6 +250,7 @@ static int run_random_command(struct fuzz *fuzz)
 {
 	uint64_t offset, len, what = draw_below(fuzz, 10000);
 
+	CHECK(!ow_ftl_set_owner(fuzz->ftl, draw_below(fuzz, fuzz->owners)));
 	if (what < 6000)
 		return do_write(fuzz);
 	if (what < 7500)

@@ -173,6 +173,7 @@ static void age_drive(struct ow_ftl *ftl, uint64_t *rng)
 	struct ow_ftl_workload load = {.rng = ow_rng_next(rng)};
 
 	ow_ftl_run(ftl, &load, ow_rng_below(rng, 3000));
+	CHECK(!ow_ftl_set_owner(ftl, ow_rng_below(rng, 2) * 7));
 	for (uint64_t rounds = ow_rng_below(rng, 8); rounds; rounds--)
 		run_random_commands(ftl, rng);
 }

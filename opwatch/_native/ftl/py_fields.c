@@ -7,6 +7,7 @@
 
 #define CONFIG(name)  OW_PY_FIELD(ow_ftl_config, name)
 #define COUNTER(name) OW_PY_FIELD(ow_ftl_counters, name)
+#define OWNER(name)   OW_PY_FIELD(ow_ftl_owner_counters, name)
 
 const struct ow_py_field ow_py_ftl_config_fields[] = {
 	OW_FTL_CONFIG_FIELDS(CONFIG),
@@ -58,6 +59,12 @@ const struct ow_py_field ow_py_ftl_counter_fields[] = {
 	COUNTER(percentage_used),
 	COUNTER(read_only),
 	{NULL, 0, 0},
+};
+
+const struct ow_py_field ow_py_ftl_owner_fields[] = {
+	OWNER(host_write_bytes),      OWNER(nand_write_bytes),	       OWNER(nand_write_host_bytes),
+	OWNER(nand_write_gc_bytes),   OWNER(nand_write_rmw_bytes),     OWNER(nand_write_fold_bytes),
+	OWNER(nand_write_wear_bytes), OWNER(nand_write_rebuild_bytes), {NULL, 0, 0},
 };
 
 static int set_field(void *base, const struct ow_py_field *field, PyObject *value)

@@ -181,6 +181,28 @@ static PyObject *ftl_counters(PyObject *self, PyObject *Py_UNUSED(ignored))
 	return ow_py_get_fields(&counters, ow_py_ftl_counter_fields);
 }
 
+static PyObject *ftl_set_owner(PyObject *self, PyObject *args)
+{
+	struct ow_ftl *ftl = ow_py_get_drive(self);
+	unsigned char owner;
+
+	if (!ftl || !PyArg_ParseTuple(args, "b", &owner))
+		return NULL;
+	return raise_or_none(ow_ftl_set_owner(ftl, owner), "set owner");
+}
+
+static PyObject *ftl_owner_counters(PyObject *self, PyObject *args)
+{
+	struct ow_ftl *ftl = ow_py_get_drive(self);
+	struct ow_ftl_owner_counters counters;
+	unsigned char owner;
+
+	if (!ftl || !PyArg_ParseTuple(args, "b", &owner))
+		return NULL;
+	ow_ftl_get_owner_counters(ftl, owner, &counters);
+	return ow_py_get_fields(&counters, ow_py_ftl_owner_fields);
+}
+
 static PyObject *ftl_config(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
 	struct ow_ftl *ftl = ow_py_get_drive(self);
@@ -325,6 +347,8 @@ static PyMethodDef ftl_methods[] = {
 	{"idle", ftl_idle, METH_VARARGS, NULL},
 	{"is_mapped", ftl_is_mapped, METH_VARARGS, NULL},
 	{"counters", ftl_counters, METH_NOARGS, NULL},
+	{"set_owner", ftl_set_owner, METH_VARARGS, NULL},
+	{"owner_counters", ftl_owner_counters, METH_VARARGS, NULL},
 	{"config", ftl_config, METH_NOARGS, NULL},
 	{"run", ftl_run, METH_VARARGS, NULL},
 	{"save", ftl_save, METH_NOARGS, NULL},

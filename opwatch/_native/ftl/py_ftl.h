@@ -26,6 +26,7 @@ struct ow_py_ftl {
 
 extern const struct ow_py_field ow_py_ftl_config_fields[];
 extern const struct ow_py_field ow_py_ftl_counter_fields[];
+extern const struct ow_py_field ow_py_ftl_owner_fields[];
 
 /* Set @base's fields from the dict @values. An unknown name raises ValueError. */
 int ow_py_set_fields(void *base, const struct ow_py_field *fields, PyObject *values);

@@ -280,20 +280,22 @@ static PyObject *scale_checked(const struct ow_host_requests *requests, uint64_t
 		      : Py_BuildValue("(NNO)", records, writes, Py_None);
 }
 
-static PyObject *scale_requests(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *scale_requests(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
+	static char *names[] = {"", "", "", "", "", "", "owners", NULL};
 	struct ow_host_requests requests = {0};
 	unsigned long long units, count;
-	Py_buffer sectors, lengths, trims;
+	Py_buffer sectors, lengths, trims, owners = {0};
 	PyObject *answer = NULL;
 	unsigned int unit_bytes;
 
-	if (!PyArg_ParseTuple(args, "y*y*y*KKI", &sectors, &lengths, &trims, &units, &count,
-			      &unit_bytes))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*y*KKI|$y*", names, &sectors, &lengths,
+					 &trims, &units, &count, &unit_bytes, &owners))
 		return NULL;
 	requests.sectors = sectors.buf;
 	requests.lengths = lengths.buf;
 	requests.trims = trims.buf;
+	requests.owners = owners.len ? owners.buf : NULL;
 	requests.count = trims.len;
 	requests.units = units;
 	requests.sectors_per_unit = unit_bytes / OW_FTL_SECTOR_BYTES;
@@ -303,14 +305,16 @@ static PyObject *scale_requests(PyObject *Py_UNUSED(module), PyObject *args)
 		if (requests.sectors[i] > 1ULL << 48 ||
 		    requests.sectors[i] + requests.lengths[i] > units * requests.sectors_per_unit)
 			units = 0;
-	if (sectors.len != 8 * trims.len || lengths.len != 4 * trims.len || !count ||
-	    count > units || count > 1ULL << 32 || !requests.sectors_per_unit)
+	if (sectors.len != 8 * trims.len || lengths.len != 4 * trims.len ||
+	    (owners.len && owners.len != trims.len) || !count || count > units ||
+	    count > 1ULL << 32 || !requests.sectors_per_unit)
 		PyErr_SetString(PyExc_ValueError, "requests beyond the disk, or impossible units");
 	else
 		answer = scale_checked(&requests, count, unit_bytes);
 	PyBuffer_Release(&sectors);
 	PyBuffer_Release(&lengths);
 	PyBuffer_Release(&trims);
+	PyBuffer_Release(&owners);
 	return answer;
 }
 
@@ -322,7 +326,8 @@ static PyMethodDef host_methods[] = {
 };
 
 static PyMethodDef functions[] = {
-	{"scale_requests", scale_requests, METH_VARARGS, NULL},
+	{"scale_requests", (PyCFunction)(void (*)(void))scale_requests,
+	 METH_VARARGS | METH_KEYWORDS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

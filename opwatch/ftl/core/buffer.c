@@ -67,6 +67,20 @@ static ow_u128 mask_unit(const struct ow_ftl *ftl)
 	return count == 128 ? ~(ow_u128)0 : ((ow_u128)1 << count) - 1;
 }
 
+/* Write an evicted page for its owner, which may differ from the owner of the present command. */
+static int place_evicted(struct ow_ftl *ftl, const struct ow_buffer_slot *slot, uint32_t missing)
+{
+	uint8_t current = ftl->owners.current;
+	int ret;
+
+	ftl->owners.current = slot->owner;
+	ftl->rmw_bytes += missing;
+	ow_owners_count_rmw(ftl, missing);
+	ret = ow_place(ftl, slot->stream, &slot->page, 1);
+	ftl->owners.current = current;
+	return ret;
+}
+
 /* Evict the oldest page to flash. Sectors that the host did not write are read from flash first. */
 static int evict_oldest(struct ow_ftl *ftl)
 {
@@ -79,10 +93,9 @@ static int evict_oldest(struct ow_ftl *ftl)
 		return 0; /* dropped since it was queued */
 	free_slot(buffer, slot);
 	missing = ftl->config.iu_bytes - OW_FTL_SECTOR_BYTES * count_sectors(evicted.sectors);
-	ftl->rmw_bytes += missing;
 	if (missing && ftl->l2p[page])
 		ftl->read_pages++;
-	return ow_place(ftl, evicted.stream, &page, 1);
+	return place_evicted(ftl, &evicted, missing);
 }
 
 /* Add @sectors (one bit per sector) of @page, as written by the host. */
@@ -96,6 +109,7 @@ int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 se
 		ftl->counters.coalesced_bytes +=
 			(uint64_t)OW_FTL_SECTOR_BYTES * count_sectors(slot->sectors & sectors);
 		slot->sectors |= sectors;
+		slot->owner = ftl->owners.current;
 		return 0;
 	}
 	while (buffer->tail - buffer->head >= buffer->capacity) {
@@ -105,7 +119,12 @@ int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 se
 			return ret;
 	}
 	/* Eviction moves slots, so search again. */
-	*find_slot(buffer, page) = (struct ow_buffer_slot){sectors, page, stream, 0};
+	*find_slot(buffer, page) = (struct ow_buffer_slot){
+		.sectors = sectors,
+		.page = page,
+		.stream = stream,
+		.owner = ftl->owners.current,
+	};
 	buffer->order[buffer->tail++ & buffer->order_mask] = page;
 	buffer->count++;
 	return 0;

@@ -3,6 +3,7 @@
 #include "map.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Each mapped page points to a valid physical page that points back, so no two pages share one. */
 static const char *check_map(const struct ow_ftl *ftl)
@@ -129,10 +130,33 @@ static const char *check_buffers(const struct ow_ftl *ftl)
 	return NULL;
 }
 
+/* The counts of all owners add up to the drive's. */
+static const char *check_owners(const struct ow_ftl *ftl)
+{
+	struct ow_owner_pages sum = {0};
+
+	if (!ftl->owners.tags)
+		return NULL;
+	for (uint32_t owner = 0; owner < OW_FTL_MAX_OWNERS; owner++) {
+		const struct ow_owner_pages *one = &ftl->owners.by[owner];
+
+		sum.host_write_bytes += one->host_write_bytes;
+		sum.rmw_bytes += one->rmw_bytes;
+		for (uint32_t cause = 0; cause < OW_CAUSES; cause++)
+			sum.pages_by[cause] += one->pages_by[cause];
+	}
+	if (sum.host_write_bytes != ftl->counters.host_write_bytes ||
+	    sum.rmw_bytes != ftl->rmw_bytes ||
+	    memcmp(sum.pages_by, ftl->pages_by, sizeof(sum.pages_by)))
+		return "the counts of the owners do not add up to the drive's";
+	return NULL;
+}
+
 int ow_ftl_check(const struct ow_ftl *ftl, const char **why)
 {
-	const char *(*const checks[])(const struct ow_ftl *) = {check_map, check_valid, check_room,
-								check_lists, check_buffers};
+	const char *(*const checks[])(const struct ow_ftl *) = {
+		check_map, check_valid, check_room, check_lists, check_buffers, check_owners,
+	};
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++) {
 		*why = checks[i](ftl);

@@ -61,7 +61,8 @@ struct ow_buffer_slot {
 	ow_u128 sectors; /* bitmap of the sectors in the buffer; 0: the slot is free */
 	uint32_t page;
 	uint32_t stream;
-	uint64_t padding;
+	uint8_t owner;
+	uint8_t padding[7];
 };
 
 /* Write buffer: a hash table by page, and the order of arrival. Capacity 0: no buffer. */
@@ -91,6 +92,23 @@ struct ow_lazy {
 	uint64_t cursor; /* start of the next pass */
 };
 
+/* What an owner wrote, and the pages programmed for it by cause. */
+struct ow_owner_pages {
+	uint64_t host_write_bytes;
+	uint64_t rmw_bytes;
+	uint64_t pages_by[OW_CAUSES];
+};
+
+/*
+ * Owners of pages. A tag belongs to the page's copy on flash; a slot of the write buffer has an
+ * owner of its own. Both tables are NULL until an owner is set.
+ */
+struct ow_owners {
+	uint8_t *tags;		   /* by logical page */
+	struct ow_owner_pages *by; /* by owner */
+	uint8_t current;	   /* owner of what is written now */
+};
+
 struct ow_ftl {
 	/* Hot: touched by host writes. */
 	uint32_t *l2p;	 /* logical to physical page, 0 unmapped */
@@ -105,6 +123,7 @@ struct ow_ftl {
 	struct ow_frontier frontiers[OW_MAX_FRONTIERS];
 	uint64_t pages_by[OW_CAUSES];
 	uint64_t mapped; /* pages valid on flash */
+	struct ow_owners owners;
 	/* Cold. */
 	uint32_t sb_pages;
 	uint32_t user_pages;
@@ -196,6 +215,14 @@ int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause);
 int ow_gc_make_room(struct ow_ftl *ftl);
 int ow_gc_until(struct ow_ftl *ftl, int64_t room, uint32_t budget);
 int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages);
+
+/* owners.c; all but the first do nothing until an owner is set */
+int ow_owners_alloc(struct ow_ftl *ftl);
+void ow_owners_free(struct ow_ftl *ftl);
+void ow_owners_count_host(struct ow_ftl *ftl, uint64_t bytes);
+void ow_owners_count_rmw(struct ow_ftl *ftl, uint64_t bytes);
+void ow_owners_count_moved(struct ow_ftl *ftl, uint32_t sb, enum ow_cause cause);
+void ow_owners_tag(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count);
 
 /* place.c */
 int ow_place_data(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);

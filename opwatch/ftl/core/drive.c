@@ -148,6 +148,7 @@ void ow_ftl_destroy(struct ow_ftl *ftl)
 	ow_pages_free(ftl->l2p, (size_t)ftl->user_pages * sizeof(*ftl->l2p));
 	ow_pages_free(ftl->p2l, pages * sizeof(*ftl->p2l));
 	ow_pages_free(ftl->bits, pages / 8);
+	ow_owners_free(ftl);
 	ow_pages_free(ftl->lazy.bits, ow_count_bitmap_words(ftl->user_pages) * 8);
 	free(ftl->valid);
 	free(ftl->erases);

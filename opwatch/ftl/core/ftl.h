@@ -15,6 +15,7 @@
 
 #define OW_FTL_SECTOR_BYTES 512
 #define OW_FTL_MAX_STREAMS  16
+#define OW_FTL_MAX_OWNERS   256
 
 struct ow_ftl;
 
@@ -132,6 +133,21 @@ struct ow_ftl_counters {
 	uint32_t padding;
 };
 
+/*
+ * The bytes of one owner. Over all owners each field adds up to the drive's counter of the same
+ * name. A page belongs to the owner that wrote it last, also to sectors that other owners wrote.
+ */
+struct ow_ftl_owner_counters {
+	uint64_t host_write_bytes;
+	uint64_t nand_write_bytes; /* the sum of the causes below */
+	uint64_t nand_write_host_bytes;
+	uint64_t nand_write_gc_bytes; /* moved for this owner, whoever needed the room */
+	uint64_t nand_write_rmw_bytes;
+	uint64_t nand_write_fold_bytes;
+	uint64_t nand_write_wear_bytes;
+	uint64_t nand_write_rebuild_bytes;
+};
+
 /* A host workload, in pages of one mapping unit. */
 #define OW_FTL_MAX_ZONES 8
 
@@ -162,6 +178,14 @@ int ow_ftl_create(struct ow_ftl **ftl, const struct ow_ftl_config *config);
 void ow_ftl_destroy(struct ow_ftl *ftl);
 void ow_ftl_get_config(const struct ow_ftl *ftl, struct ow_ftl_config *config);
 void ow_ftl_get_counters(const struct ow_ftl *ftl, struct ow_ftl_counters *counters);
+
+/*
+ * Set the owner of later writes. Until the first owner other than 0, nothing is counted by owner;
+ * everything before belongs to owner 0. Returns 0 or -ENOMEM.
+ */
+int ow_ftl_set_owner(struct ow_ftl *ftl, uint8_t owner);
+void ow_ftl_get_owner_counters(const struct ow_ftl *ftl, uint8_t owner,
+			       struct ow_ftl_owner_counters *counters);
 
 /*
  * Host commands. Return -EINVAL unless offset and length are multiples of 512 within the drive, and

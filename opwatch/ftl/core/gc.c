@@ -76,6 +76,7 @@ int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
 		ftl->valid[victim] += OW_HELD;
 	}
 	ftl->pages_by[cause] += ow_count_valid(ftl, victim);
+	ow_owners_count_moved(ftl, victim, cause);
 	ftl->read_pages += ow_count_valid(ftl, victim);
 	/* One chunk is written while the map entries of the next chunk are being fetched. */
 	count[0] = list_valid_pages(ftl, victim, &word, chunk[0]);

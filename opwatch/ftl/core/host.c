@@ -19,6 +19,7 @@ static int write_part(struct ow_ftl *ftl, uint32_t stream, uint64_t offset_bytes
 	if (ftl->l2p[page])
 		ftl->read_pages++;
 	ftl->rmw_bytes += ftl->config.iu_bytes - len;
+	ow_owners_count_rmw(ftl, ftl->config.iu_bytes - len);
 	return ow_place(ftl, stream, &page, 1);
 }
 
@@ -70,6 +71,7 @@ int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, 
 		return -EROFS;
 	ftl->counters.host_writes += len_bytes != 0;
 	ftl->counters.host_write_bytes += len_bytes;
+	ow_owners_count_host(ftl, len_bytes);
 	return write_range(ftl, offset_bytes, len_bytes, stream);
 }
 

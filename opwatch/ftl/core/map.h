@@ -53,9 +53,9 @@ static inline uint32_t ow_map_invalidate(struct ow_ftl *ftl, const uint32_t *old
 }
 
 /*
- * Write @count pages (at most OW_BATCH) to @front, which has room for them. All valid bits are set
- * before any old copy is invalidated, so that a page written twice in one batch invalidates its
- * first copy.
+ * Write @count pages of the host (at most OW_BATCH) to @front, which has room for them. All valid
+ * bits are set before any old copy is invalidated, so that a page written twice in one batch
+ * invalidates its first copy.
  */
 static inline void ow_map_write(struct ow_ftl *ftl, struct ow_frontier *front,
 				const uint32_t *pages, uint32_t count)
@@ -78,6 +78,9 @@ static inline void ow_map_write(struct ow_ftl *ftl, struct ow_frontier *front,
 	ftl->valid[front->sb] += count;
 	front->fill += count;
 	ftl->mapped += ow_map_invalidate(ftl, old, count);
+	ftl->pages_by[OW_BY_HOST] += count;
+	if (ow_unlikely(ftl->owners.tags))
+		ow_owners_tag(ftl, pages, count);
 }
 
 #endif

@@ -21,7 +21,6 @@ static int place_on(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, u
 			n = ftl->room - ftl->low_room;
 		ow_map_write(ftl, front, pages, n);
 		ftl->room -= n;
-		ftl->pages_by[OW_BY_HOST] += n;
 		if (ow_unlikely(front->fill == ftl->sb_pages))
 			ow_frontier_close(ftl, index);
 		pages += n;

@@ -95,7 +95,6 @@ int ow_slc_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uin
 		room = ow_frontier_count_room(ftl, &ftl->slc.open);
 		n = n < room ? n : room;
 		ow_map_write(ftl, &ftl->slc.open, pages, n);
-		ftl->pages_by[OW_BY_HOST] += n;
 		ftl->slc_pages += n;
 		ftl->counters.slc_write_bytes += (uint64_t)n << ftl->iu_shift;
 		pages += n;

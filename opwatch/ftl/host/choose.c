@@ -176,12 +176,13 @@ uint64_t ow_host_scale(const struct ow_host_requests *requests, const uint64_t *
 		uint64_t begin = count_below(chosen, count, units.begin);
 		uint64_t end = count_below(chosen, count, units.end);
 		uint64_t op = requests->trims[i] ? OW_SERVICE_TRIM : OW_SERVICE_WRITE;
+		uint64_t owner = requests->owners ? requests->owners[i] : 0;
 
 		if (begin >= end)
 			continue;
 		records[kept++] = (struct ow_host_record){
 			.offset_bytes = begin * unit_bytes,
-			.op_and_len = op << 56 | (end - begin) * unit_bytes,
+			.op_and_len = op << 56 | owner << 48 | (end - begin) * unit_bytes,
 		};
 		for (uint64_t unit = begin; unit < end && !requests->trims[i]; unit++)
 			writes[unit]++;

@@ -153,9 +153,10 @@ static void draw_record(struct ow_host *host, struct ow_service_io *io)
 
 	if (++host->next_record == host->record_count)
 		host->next_record = 0;
-	io->op = record->op_and_len >> 56;
+	io->op = ow_host_record_get_op(record);
+	io->owner = ow_host_record_get_owner(record);
 	io->offset_bytes = record->offset_bytes;
-	io->len_bytes = record->op_and_len & ~(0xffULL << 56);
+	io->len_bytes = ow_host_record_get_len(record);
 }
 
 void ow_host_draw(struct ow_host *host, struct ow_service_io *io)
@@ -163,6 +164,7 @@ void ow_host_draw(struct ow_host *host, struct ow_service_io *io)
 	struct ow_host_job *job;
 
 	io->stream = 0;
+	io->owner = 0;
 	if (host->record_count) {
 		draw_record(host, io);
 		return;

@@ -61,8 +61,23 @@ struct ow_host_job {
 /* A recorded request, in bytes of this drive. */
 struct ow_host_record {
 	uint64_t offset_bytes;
-	uint64_t op_and_len; /* enum ow_service_op in the highest byte */
+	uint64_t op_and_len; /* enum ow_service_op in the highest byte, the owner in the next */
 };
+
+static inline uint32_t ow_host_record_get_op(const struct ow_host_record *record)
+{
+	return record->op_and_len >> 56;
+}
+
+static inline uint8_t ow_host_record_get_owner(const struct ow_host_record *record)
+{
+	return record->op_and_len >> 48;
+}
+
+static inline uint64_t ow_host_record_get_len(const struct ow_host_record *record)
+{
+	return record->op_and_len & ~(~0ULL << 48);
+}
 
 /* Requests drawn ahead, so that their map entries are in the CPU cache before use. */
 #define OW_HOST_AHEAD 16
@@ -120,7 +135,8 @@ int ow_host_play(struct ow_host *host, struct ow_service *service, struct ow_ftl
 struct ow_host_requests {
 	const uint64_t *sectors;
 	const uint32_t *lengths;
-	const uint8_t *trims; /* bool */
+	const uint8_t *trims;  /* bool */
+	const uint8_t *owners; /* NULL: all belong to owner 0 */
 	uint64_t count;
 	uint64_t units; /* of the disk */
 	uint32_t sectors_per_unit;

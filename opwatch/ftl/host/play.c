@@ -113,8 +113,8 @@ static bool has_sound_records(const struct ow_host *host)
 
 	for (uint64_t i = 0; i < host->record_count; i++) {
 		const struct ow_host_record *record = &host->records[i];
-		uint64_t len = record->op_and_len & ~(0xffULL << 56);
-		uint32_t op = record->op_and_len >> 56;
+		uint64_t len = ow_host_record_get_len(record);
+		uint32_t op = ow_host_record_get_op(record);
 
 		if (op != OW_SERVICE_WRITE && op != OW_SERVICE_TRIM)
 			return false;

@@ -65,6 +65,7 @@ static void draw_io(const struct ow_ftl *ftl, struct ow_ftl_workload *load,
 		page = ow_plan_draw_page(plan, &load->rng, &zone);
 	}
 	io->stream = plan->stream[zone];
+	io->owner = 0;
 	io->offset_bytes = (page << ftl->iu_shift) & ~mask;
 	io->len_bytes = run->io_bytes;
 	if (io->len_bytes > ftl->config.user_bytes - io->offset_bytes)

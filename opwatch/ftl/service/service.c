@@ -326,6 +326,10 @@ int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pa
 
 int ow_service_execute(struct ow_ftl *ftl, const struct ow_service_io *io)
 {
+	int ret = ow_ftl_set_owner(ftl, io->owner);
+
+	if (ret)
+		return ret;
 	switch (io->op) {
 	case OW_SERVICE_READ:
 		return ow_ftl_read(ftl, io->offset_bytes, io->len_bytes);

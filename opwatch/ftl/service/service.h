@@ -44,6 +44,8 @@ enum ow_service_op { OW_SERVICE_READ, OW_SERVICE_WRITE, OW_SERVICE_TRIM, OW_SERV
 struct ow_service_io {
 	uint32_t op; /* enum ow_service_op */
 	uint32_t stream;
+	uint8_t owner;
+	uint8_t padding[7];
 	uint64_t offset_bytes;
 	uint64_t len_bytes;
 	uint64_t arrive_ns; /* at or after the previous I/O's arrive_ns */

@@ -60,6 +60,7 @@ static int count_writes(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64
 	load->writes += pages;
 	ftl->counters.host_writes += pages;
 	ftl->counters.host_write_bytes += pages << ftl->iu_shift;
+	ow_owners_count_host(ftl, pages << ftl->iu_shift);
 	return 0;
 }
 

@@ -86,26 +86,27 @@ int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl)
 }
 
 /*
- * Pages per part of the map. An all-zero part is saved as one flag, so that an unused drive is a
- * small file.
+ * Pages per part of a table by logical page. An all-zero part is saved as one flag, so that an
+ * unused drive is a small file.
  */
 #define PART 65536
 
-static int move_map(struct ow_stream *stream, struct ow_ftl *ftl)
+static int move_by_page(struct ow_stream *stream, void *data, uint32_t count, size_t size)
 {
-	static const uint32_t none[1024];
+	static const unsigned char none[4096];
 	int ret = 0;
 
-	for (uint64_t at = 0; at < ftl->user_pages && !ret; at += PART) {
-		uint64_t left = ftl->user_pages - at, n = left < PART ? left : PART;
+	for (uint64_t at = 0; at < count && !ret; at += PART) {
+		uint64_t left = count - at, len = (left < PART ? left : PART) * size;
+		unsigned char *part = (unsigned char *)data + at * size;
 		uint32_t used = 0;
 
-		for (uint64_t i = 0; stream->put && i < n && !used; i += 1024)
-			used = memcmp(ftl->l2p + at + i, none, (n - i < 1024 ? n - i : 1024) * 4) !=
-			       0;
+		for (uint64_t i = 0; stream->put && i < len && !used; i += sizeof(none))
+			used = memcmp(part + i, none,
+				      len - i < sizeof(none) ? len - i : sizeof(none)) != 0;
 		ret = ow_stream_move(stream, &used, sizeof(used));
 		if (!ret && used)
-			ret = ow_stream_move(stream, ftl->l2p + at, n * sizeof(*ftl->l2p));
+			ret = ow_stream_move(stream, part, len);
 	}
 	return ret;
 }
@@ -138,5 +139,16 @@ int ow_state_move_arrays(struct ow_stream *stream, struct ow_ftl *ftl)
 		ret = ow_stream_move(stream, arrays[i].data, arrays[i].len);
 	if (!ret)
 		ret = ow_stream_move(stream, ftl->lazy.bits, words * 8);
-	return ret ? ret : move_map(stream, ftl);
+	return ret ? ret : move_by_page(stream, ftl->l2p, ftl->user_pages, sizeof(*ftl->l2p));
+}
+
+int ow_state_move_owners(struct ow_stream *stream, struct ow_ftl *ftl)
+{
+	struct ow_owners *owners = &ftl->owners;
+	int ret = ow_stream_move(stream, &owners->current, sizeof(owners->current));
+
+	if (!ret)
+		ret = ow_stream_move(stream, owners->by, OW_FTL_MAX_OWNERS * sizeof(*owners->by));
+	return ret ? ret
+		   : move_by_page(stream, owners->tags, ftl->user_pages, sizeof(*owners->tags));
 }

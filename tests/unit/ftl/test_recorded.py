@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from array import array
+from dataclasses import replace
 
 import pytest
 
 from opwatch.ftl.drive import ServiceOp
-from opwatch.ftl.recorded import DiskRequests, iter_records, scale_requests
+from opwatch.ftl.recorded import DiskRequests, iter_records, read_owners, scale_requests
 
 UNIT, SECTORS = 4096, 8
 
@@ -39,6 +40,22 @@ def test_a_partly_written_unit_is_written_and_a_partly_trimmed_one_is_not_trimme
     scaled = scale_requests(requests, 16, UNIT)
     assert iter_records(scaled.records) == [(ServiceOp.WRITE, 0, 2 * UNIT), (ServiceOp.TRIM, 2 * UNIT, UNIT)]
     assert scaled.padding_ratio == 8
+
+
+def test_scaled_requests_keep_their_owners() -> None:
+    requests = make_requests(16, (8, 16, 0), (64, 8, 1), (9, 6, 1), (0, 8, 0))
+    owned = replace(requests, owners=bytes((255, 7, 1, 2)))
+    scaled = scale_requests(owned, 16, UNIT)
+    # The trim of a part of a unit is left out, and its owner too.
+    assert read_owners(scaled.records) == bytes((255, 7, 2))
+    plain = scale_requests(requests, 16, UNIT)
+    assert iter_records(scaled.records) == iter_records(plain.records)
+    assert read_owners(plain.records) == bytes(3)
+
+
+def test_requests_with_too_few_owners_are_refused() -> None:
+    with pytest.raises(ValueError, match="impossible"):
+        scale_requests(replace(make_requests(16, (8, 16, 0), (0, 8, 0)), owners=b"\1"), 16, UNIT)
 
 
 def test_hot_and_cold_data_keep_their_shares() -> None:

@@ -15,7 +15,7 @@ from opwatch.recording.coding.requests import decode_requests
 from opwatch.recording.coding.runs import RunLoader
 from opwatch.recording.reading.opening import CheckedFile, parse_small_document, read_shapes
 from opwatch.recording.schema import HISTORY
-from opwatch.trim.history.requests import RecordedRequests, RequestRow
+from opwatch.trim.history.requests import RecordedRequests, RequestRow, join_owners
 from opwatch.trim.history.saved import Checkpoint, DiskFreeSpace, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import SectorMap
 
@@ -127,8 +127,12 @@ def _join_requests(saved: SavedHistory, rows: list[RequestRow]) -> RecordedReque
     if last > saved.drive.sectors:
         raise BadInput(f"a request ends at sector {last}, beyond the disk's {saved.drive.sectors}")
     kinds = b"".join(row.kinds for row in rows)
+    owners = join_owners(rows)
+    if owners and max(owners) > len(saved.look.owners):
+        raise BadInput(f"a request has owner {max(owners)}, and {len(saved.look.owners)} are known")
     # The first row starts the first recording, or is the oldest that was kept.
-    return RecordedRequests(saved.drive, sectors, lengths, kinds, seconds, gaps - (not rows[0].follows))
+    gaps -= not rows[0].follows
+    return RecordedRequests(saved.drive, sectors, lengths, kinds, seconds, gaps, owners=owners)
 
 
 def explain_error(error: OSError, path: Path) -> OpwatchError:

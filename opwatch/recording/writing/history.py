@@ -154,6 +154,7 @@ class HistoryFile:
                     sectors=row.sectors[part],
                     lengths=row.lengths[part],
                     kinds=row.kinds[part],
+                    owners=row.owners[part],
                 )
             )
             self._last_requests += 1

@@ -35,7 +35,8 @@ class Checkpoint:
     `boot`, `diskseq`, `slept_ns` (the machine's total sleep) and the kernel's counts for the disk, in
     sectors, must be unchanged. A slack is the number of sectors that may have been missed unnoticed, None if
     unknown. Requests are in the rows `first_requests` to `last_requests` of the file, in none if the last one
-    is below the first. `free_wall_ns` is when the free space was read, None if it is not in the file."""
+    is below the first. `free_wall_ns` is when the free space was read, None if it is not in the file.
+    `owners` are the control groups that requests belong to, numbered from 1."""
 
     mono_ns: int
     wall_ns: int
@@ -52,6 +53,7 @@ class Checkpoint:
     first_requests: int = field(default=1, metadata={"added": True})
     last_requests: int = field(default=0, metadata={"added": True})
     free_wall_ns: int | None = field(default=None, metadata={"added": True})
+    owners: tuple[str, ...] = field(default=(), metadata={"added": True})
 
     def detect_changes(self, counts: tuple[int, int]) -> tuple[bool, bool]:
         """Return (was written, was discarded): whether the disk may have changed unrecorded, given the

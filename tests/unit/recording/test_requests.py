@@ -6,6 +6,7 @@ import sqlite3
 import zlib
 from array import array
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,11 @@ def make_row(*requests: tuple[int, int, int], follows: bool = True, begin_ns: in
     )
 
 
-def write_rows(path: Path, *rows: RequestRow) -> None:
+def write_rows(path: Path, *rows: RequestRow, look: Checkpoint = CHECKPOINT) -> None:
     file = HistoryFile(path)
-    file.replace_map(DRIVE, CHECKPOINT, SectorMap(DRIVE.sectors))
+    file.replace_map(DRIVE, look, SectorMap(DRIVE.sectors))
     for row in rows:
-        file.add_changes(CHECKPOINT, (), row)
+        file.add_changes(look, (), row)
     file.close()
 
 
@@ -51,6 +52,31 @@ def test_requests_are_read_in_order(tmp_path: Path) -> None:
     assert requests.kinds == bytes((WRITE, DISCARD, WRITE))
     assert (requests.written_sectors, requests.discarded_sectors) == (24, 8)
     assert (requests.gaps, requests.seconds) == (0, 5.0)
+
+
+def test_owners_are_read_in_order_and_unknown_in_rows_without_them(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    owned = make_row((16, 8, WRITE), (32, 8, WRITE))._replace(owners=array("H", (2, 1)))
+    look = replace(CHECKPOINT, owners=("/a.service", "/b.service"))
+    write_rows(path, make_row((8, 16, WRITE), follows=False), owned, look=look)
+    saved, requests = read_requests(path)
+    assert saved.look.owners == ("/a.service", "/b.service")
+    assert list(requests.owners) == [0, 2, 1]
+    assert list(requests.sectors) == [8, 16, 32]
+
+
+def test_history_of_an_earlier_release_has_no_owners(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    write_rows(path, make_row((8, 16, WRITE)))
+    saved, requests = read_requests(path)
+    assert not requests.owners and not saved.look.owners
+
+
+def test_unknown_owner_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    write_rows(path, make_row((8, 16, WRITE))._replace(owners=array("H", [1])))
+    with pytest.raises(OpwatchError, match="owner"):
+        read_requests(path)
 
 
 def test_requests_of_a_continued_history_are_kept_with_the_gap(tmp_path: Path) -> None:
@@ -119,6 +145,10 @@ def test_failed_requests_and_commands_are_left_out() -> None:
         begin_ns=20, end_ns=50
     )
     assert select_requests(raw[32:64], follows=True) is None
+    places = {3: 1, 9: 2}
+    records = [(*fields[:6], owner) for fields, owner in zip(rows, (3, 9, 3, 9, 4), strict=True)]
+    owned = select_requests(b"".join(RECORD.pack(*one) for one in records), follows=True, places=places)
+    assert owned and owned == row._replace(owners=array("H", (1, 2, 0)))
     whole = select_requests(b"".join(RECORD.pack(*rows[at]) for at in (0, 3)), follows=False)
     assert whole and list(whole.sectors) == [8, 64] and not whole.follows
 

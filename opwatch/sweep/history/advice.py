@@ -183,7 +183,7 @@ def _predict(
         ReplayedChange(tuple(take_units(spare, round(one.given_up_bytes / system.unit_bytes))), one.trims)
         for one in changes
     ]
-    padding = _find_padding(system, facts)
+    padding = find_padding(system, facts)
     waf = ValueRange(facts.waf.value / padding, facts.waf.error / padding) if facts.waf else None
     predicted = predict_changes(system.model, replayed, waf, flash)
     return replace(
@@ -193,7 +193,7 @@ def _predict(
     )
 
 
-def _find_padding(system: RecordedSystem, facts: KnownDrive) -> float:
+def find_padding(system: RecordedSystem, facts: KnownDrive) -> float:
     """Return the padding of partial units, or 1 if the WAF shows that the drive joins them in its buffer."""
     is_joined = facts.waf and facts.waf.value < system.padding_ratio
     return 1.0 if is_joined else system.padding_ratio

@@ -5,16 +5,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 from opwatch.errors import NotEnoughData
 from opwatch.ftl.drive import ServiceOp
+from opwatch.ftl.recorded import OP_SHIFT, OWNER_SHIFT
 
 UNIT_BYTES = 4096
 # Marks a trim in the number of units of a change.
 TRIM = 1 << 31
-# Place of the operation in struct ow_host_record.
-_OP_SHIFT = 56
 # Share of the last quarter's writes that may go to places not written before. A larger share means that most
 # of what this system rewrites was not recorded yet.
 _MAX_FRESH_RATIO = 0.4
@@ -48,18 +48,20 @@ class HistoryModel:
     `changes` has two 32-bit numbers per change: the first unit and the number of units, or'ed with TRIM for a
     trim; `records` are the same as struct ow_host_record. `written_units` counts each unit as often as it
     was written. `free` has no live data between two repetitions, as far as known. `unmapped` is what the
-    drive itself did not hold at the start. Both are sorted.
+    drive itself did not hold at the start. Both are sorted. `owners` has one byte per change, the number of
+    its owner; without it, nobody owns the changes.
     """
 
     units: int
     changes: array[int]
     free: tuple[UnitRange, ...] = ()
     unmapped: tuple[UnitRange, ...] = ()
+    owners: bytes = b""
     records: bytes = field(init=False, repr=False)
     written_units: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "records", encode_records(self.iter_changes()))
+        object.__setattr__(self, "records", encode_records(self.iter_changes(), self.owners))
         object.__setattr__(self, "written_units", sum(one for one in self.changes[1::2] if one < TRIM))
 
     def iter_changes(self) -> Iterator[UnitChange]:
@@ -131,10 +133,10 @@ def take_units(ranges: Iterable[UnitRange], count: int) -> list[UnitRange]:
     return taken
 
 
-def encode_records(changes: Iterable[UnitChange]) -> bytes:
+def encode_records(changes: Iterable[UnitChange], owners: bytes = b"") -> bytes:
     """Return changes as struct ow_host_record."""
     words = array("Q")
-    for first, count, is_trim in changes:
+    for (first, count, is_trim), owner in zip(changes, owners or repeat(0), strict=False):
         op = ServiceOp.TRIM if is_trim else ServiceOp.WRITE
-        words.extend((first * UNIT_BYTES, op << _OP_SHIFT | count * UNIT_BYTES))
+        words.extend((first * UNIT_BYTES, op << OP_SHIFT | owner << OWNER_SHIFT | count * UNIT_BYTES))
     return words.tobytes()

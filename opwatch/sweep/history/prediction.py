@@ -97,21 +97,11 @@ def predict_changes(
     margin = _MARGIN + _FRESH_MARGIN * model.require_enough() + (waf.error_ratio if waf else 0.0)
     with ThreadPoolExecutor() as pool:
         if waf:
-            fits = list(pool.map(lambda one: fit_flash(model, one, waf.value), ASSUMED_COLLECTORS))
-            # Collectors at the edge of their range stand beside others, and explain nothing alone.
-            is_explained = any(one.is_within for one in fits if one)
-            near = [one for one in fits if one and is_explained]
-            fitted = _select_plausible(near, model.units, flash_units)
+            fitted = fit_collectors(model, waf.value, flash_units, pool)
         elif flash_units:
             fitted = tuple(pool.map(lambda one: _run_known(model, one, flash_units), ASSUMED_COLLECTORS))
         else:
             raise NotEnoughData("neither the drive's WAF nor its flash is known: give --waf or --physical")
-        if not fitted:
-            raise NotEnoughData(
-                f"no collector with {100 * PLAUSIBLE_SPARE[0]:.0f} to {100 * PLAUSIBLE_SPARE[1]:.0f} % of "
-                "spare area has the given WAF under these writes: check that it was measured during the "
-                "history"
-            )
         jobs = [(one, change) for change in changes for one in fitted]
         changed = list(pool.map(lambda job: replay_change(model, job[0].aged, job[1]), jobs))
     count = len(fitted)
@@ -126,6 +116,23 @@ def predict_changes(
     ]
     present = WafBand(waf.low, waf.high) if waf else now.widen(margin, before)
     return PredictedChanges(present, tuple(bands), fitted)
+
+
+def fit_collectors(
+    model: HistoryModel, waf: float, flash_units: int | None, pool: ThreadPoolExecutor
+) -> tuple[FittedCollector, ...]:
+    """Return the collectors that have this WAF with plausible flash. Raise NotEnoughData if none has."""
+    fits = list(pool.map(lambda one: fit_flash(model, one, waf), ASSUMED_COLLECTORS))
+    # Collectors at the edge of their range stand beside others, and explain nothing alone.
+    is_explained = any(one.is_within for one in fits if one)
+    near = [one for one in fits if one and is_explained]
+    fitted = _select_plausible(near, model.units, flash_units)
+    if not fitted:
+        raise NotEnoughData(
+            f"no collector with {100 * PLAUSIBLE_SPARE[0]:.0f} to {100 * PLAUSIBLE_SPARE[1]:.0f} % of "
+            "spare area has the given WAF under these writes: check that it was measured during the history"
+        )
+    return fitted
 
 
 def _predict_range(after: float, aged: AgedDrive, reported: ValueRange) -> WafBand:

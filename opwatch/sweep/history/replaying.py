@@ -69,10 +69,12 @@ class ReplayedChange:
 
 class SteadyWaf(NamedTuple):
     """The mean WAF of repetitions in steady state, and how far one of them was from it at most, relative to
-    the mean's part above 1."""
+    the mean's part above 1. `programmed` are the NAND bytes per repetition for the data of each owner that
+    was asked for."""
 
     mean: float
     deviation: float
+    programmed: tuple[float, ...] = ()
 
 
 class AgedDrive(NamedTuple):
@@ -86,6 +88,13 @@ class AgedDrive(NamedTuple):
 
 def age_drive(model: HistoryModel, collector: AssumedCollector, flash_units: int) -> AgedDrive:
     """Fill this flash, repeat the history until the WAF is steady, and return the drive."""
+    drive = fill_model(model, collector, flash_units)
+    steady = repeat_until_steady(drive, model, model.records)
+    return AgedDrive(drive.save(), steady.mean, steady.deviation)
+
+
+def fill_model(model: HistoryModel, collector: AssumedCollector, flash_units: int) -> Drive:
+    """Return a drive that holds what the disk held at the start of the history."""
     drive = Drive(
         {
             "user_bytes": model.units * UNIT_BYTES,
@@ -95,9 +104,8 @@ def age_drive(model: HistoryModel, collector: AssumedCollector, flash_units: int
         | dict(collector.settings)
     )
     drive.fill_drive()
-    _trim_units(drive, model.unmapped)
-    steady = _repeat_until_steady(drive, model, model.records)
-    return AgedDrive(drive.save(), steady.mean, steady.deviation)
+    trim_units(drive, model.unmapped)
+    return drive
 
 
 def replay_change(model: HistoryModel, aged: AgedDrive, change: ReplayedChange) -> float:
@@ -107,25 +115,40 @@ def replay_change(model: HistoryModel, aged: AgedDrive, change: ReplayedChange) 
     moves a log if its turnover is shorter than the log's, which a high WAF itself causes.
     """
     drive = Drive.load_saved(aged.saved)
-    _trim_units(drive, change.given_up)
+    trim_units(drive, change.given_up)
     trims = [UnitChange(one.first, one.size, True) for one in model.free] if change.trims_free else []
-    return _repeat_until_steady(drive, model, encode_records(trims) + model.records).mean
+    return repeat_until_steady(drive, model, encode_records(trims) + model.records).mean
 
 
-def _trim_units(drive: Drive, ranges: Iterable[UnitRange]) -> None:
+def trim_units(drive: Drive, ranges: Iterable[UnitRange]) -> None:
+    """Trim ranges of a model's units."""
     for one in ranges:
         drive.core.trim(one.first * UNIT_BYTES, one.size * UNIT_BYTES)
 
 
-def _repeat_until_steady(drive: Drive, model: HistoryModel, records: bytes) -> SteadyWaf:
+def repeat_until_steady(
+    drive: Drive, model: HistoryModel, records: bytes, owners: Sequence[int] = ()
+) -> SteadyWaf:
+    """Repeat the records, which write as much as the model's history, until the WAF is steady."""
     host = HostLoad(drive, model.units * UNIT_BYTES, records=records)
     per_pass, wafs = model.written_units, list[float]()
+    counts = [_read_programmed(drive, owners)]
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
         done = host.run(per_pass * UNIT_BYTES)
         wafs.append(done.nand_bytes / done.host_bytes)
-    last = wafs[-_third(wafs) :]
+        counts.append(_read_programmed(drive, owners))
+    passes = _third(wafs)
+    last = wafs[-passes:]
     mean = _mean(last)
-    return SteadyWaf(mean, max(abs(waf - mean) for waf in last) / max(mean - 1, LEAST_EXCESS))
+    return SteadyWaf(
+        mean,
+        max(abs(waf - mean) for waf in last) / max(mean - 1, LEAST_EXCESS),
+        tuple((end - begin) / passes for begin, end in zip(counts[-1 - passes], counts[-1], strict=True)),
+    )
+
+
+def _read_programmed(drive: Drive, owners: Sequence[int]) -> list[int]:
+    return [drive.core.owner_counters(owner)["nand_write_bytes"] for owner in owners]
 
 
 def _is_steady(wafs: Sequence[float], disks: float) -> bool:

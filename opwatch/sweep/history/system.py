@@ -6,7 +6,14 @@ from array import array
 
 from opwatch.errors import NotEnoughData
 from opwatch.ftl.drive import ServiceOp
-from opwatch.ftl.recorded import SECTOR, DiskRequests, ScaledRequests, iter_records, scale_requests
+from opwatch.ftl.recorded import (
+    SECTOR,
+    DiskRequests,
+    ScaledRequests,
+    iter_records,
+    read_owners,
+    scale_requests,
+)
 from opwatch.sweep.history.advice import RecordedSystem
 from opwatch.sweep.history.model import TRIM, UNIT_BYTES, HistoryModel, UnitRange
 from opwatch.sweep.replay import prepare_requests
@@ -22,8 +29,13 @@ _RECORD_BYTES = 16
 _LEAST_UNITS = 1 << 13
 
 
-def build_system(name: str, recorded: RecordedRequests, free: DiskFreeSpace | None) -> RecordedSystem:
-    """Return the model of a history. Raise NotEnoughData if it has no writes, or if the disk is too small."""
+def build_system(
+    name: str, recorded: RecordedRequests, free: DiskFreeSpace | None, owners: bytes = b""
+) -> RecordedSystem:
+    """Return the model of a history. Raise NotEnoughData if it has no writes, or if the disk is too small.
+
+    `owners` has the number of each request's owner, or is empty.
+    """
     capacity = recorded.drive.sectors * SECTOR
     if capacity // UNIT_BYTES < _LEAST_UNITS:
         raise NotEnoughData(
@@ -32,7 +44,7 @@ def build_system(name: str, recorded: RecordedRequests, free: DiskFreeSpace | No
         )
     # Without known free space every place that is never written may be given up, and the answer says so.
     extents = tuple(free.extents) if free else ((0, capacity),)
-    requests = prepare_requests(recorded, extents)
+    requests = prepare_requests(recorded, extents, owners)
     if not requests.written_bytes:
         raise NotEnoughData(f"{name}: nothing was written during the history: record while the system works")
     scaled = _scale(requests)
@@ -68,4 +80,5 @@ def _build_model(scaled: ScaledRequests) -> HistoryModel:
             changes.extend((first, (last - first) | TRIM))
         elif op is ServiceOp.WRITE:
             changes.extend((first, last - first))
-    return HistoryModel(scaled.units, changes, tuple(UnitRange(*one) for one in scaled.free))
+    free = tuple(UnitRange(*one) for one in scaled.free)
+    return HistoryModel(scaled.units, changes, free, owners=read_owners(scaled.records))

@@ -1,0 +1,1 @@
+"""Whose NAND bytes a drive programs: shares of the owners of a recorded history."""

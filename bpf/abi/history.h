@@ -28,7 +28,7 @@ struct ow_change {
 	__u32 sectors;
 	__u8 kind;
 	__u8 status; /* blk_status_t */
-	__u16 pad;
+	__u16 owner; /* low bits of the ID of the request's cgroup; 0: unknown */
 };
 
 /* Records lost because the ring was full. Sectors are as the kernel counts them. */

@@ -91,6 +91,17 @@ static __always_inline void record_ranges(struct ow_change *change, struct reque
 		count_lost(change);
 }
 
+/* Return the low bits of the ID of the cgroup that a request is accounted to. Groups that exist at
+ * the same time rarely share them, and user space knows the groups. */
+static __always_inline __u16 read_owner(struct request *rq)
+{
+	struct bio *bio = rq->bio;
+
+	if (!bio || !bpf_core_field_exists(bio->bi_blkg))
+		return 0;
+	return bio->bi_blkg->blkcg->css.cgroup->kn->id;
+}
+
 static __always_inline __u8 classify_change(__u32 op)
 {
 	if (op == OW_WRITE)
@@ -157,6 +168,7 @@ int history_done(__u64 *ctx)
 		return 0;
 	change.kind = classify_change(op);
 	change.begin_ns = rq->start_time_ns;
+	change.owner = read_owner(rq);
 	if (op != OW_WRITE && rq->nr_phys_segments > 1) {
 		record_ranges(&change, rq, bytes);
 		return 0;

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from opwatch.collectors.history.changes import ChangeTracer, DiskCounts, find_request_disk
 from opwatch.collectors.history.free_space import read_disk_free_space
+from opwatch.collectors.history.owners import OwnerPlaces
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
@@ -113,6 +114,8 @@ class HistoryRecorder:
         self._loss = HistoryLoss()
         # Requests since the last save, and whether the next one follows them.
         self._requests: list[RequestRow] = []
+        # The file keeps the requests of earlier recordings, and their owners with them.
+        self._owners = OwnerPlaces(self._file.saved.look.owners if self._file.saved else ())
         self._follows = False
         self._since_wall_ns = time.time_ns()
         self._notes: tuple[str, ...] = ()
@@ -224,7 +227,7 @@ class HistoryRecorder:
         return True
 
     def _keep_requests(self, raw: bytes) -> None:
-        row = select_requests(raw, follows=self._follows)
+        row = select_requests(raw, follows=self._follows, places=self._owners.find_places(raw))
         if row:
             self._requests.append(row)
             self._follows = True
@@ -273,6 +276,7 @@ class HistoryRecorder:
             since_wall_ns=self._since_wall_ns,
             forgotten=dict(self.history.forgotten),
             notes=self._notes,
+            owners=tuple(self._owners.names),
         )
 
     def save_changes(self) -> None:

@@ -35,7 +35,8 @@ class ChangeKind(enum.IntEnum):
 
 class DiskChange(NamedTuple):
     """A completed change (struct ow_change) with start and end times. For a SCSI passthrough command `sector`
-    and `begin_ns` hold the CDB's 16 bytes; for an NVMe command `sector` holds the opcode."""
+    and `begin_ns` hold the CDB's 16 bytes; for an NVMe command `sector` holds the opcode. `owner` has the low
+    bits of the control group's id, or 0 if it is unknown."""
 
     sector: int
     begin_ns: int
@@ -43,7 +44,7 @@ class DiskChange(NamedTuple):
     sectors: int
     kind: int
     status: int
-    pad: int = 0
+    owner: int = 0
 
     @property
     def end(self) -> int:

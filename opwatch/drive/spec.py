@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
@@ -18,6 +20,7 @@ _MAX_SECONDS, _MAX_ERASES = 999_999, 10**9
 # Requests time out after 30 s, so stay well below.
 _MAX_DELAY_S = 10
 _LOG_PAGES = ("02", "09", "22", "c0", "c3", "ca", "d0")
+_MAX_PARTS = 16
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
@@ -44,6 +47,46 @@ def parse_name(text: str) -> str:
             "starting with a letter or digit"
         )
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPart:
+    """A part of a drive with the name of its owner, from `begin` up to, and without, `end`."""
+
+    name: str
+    begin: int
+    end: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.name}:{self.begin}:{self.end}"
+
+
+def parse_owners(texts: Iterable[str], user_bytes: int | None) -> tuple[OwnedPart, ...]:
+    """Parse NAME=START-END, also several with commas. The parts must be on the drive, and apart."""
+    parts = [_parse_part(text) for texts_ in texts for text in texts_.split(",")]
+    if len(parts) > _MAX_PARTS:
+        raise UsageError(f"--owners: {len(parts)} parts, and at most {_MAX_PARTS} are possible")
+    for one, following in pairwise(sorted(parts, key=lambda part: part.begin)):
+        if following.begin < one.end:
+            raise UsageError(f"--owners: the parts of {one.name} and {following.name} overlap")
+    for part in parts:
+        if user_bytes is not None and part.end > user_bytes:
+            raise UsageError(f"--owners: the part of {part.name} ends beyond the drive's {user_bytes} bytes")
+    return tuple(parts)
+
+
+def _parse_part(text: str) -> OwnedPart:
+    name, equals, places = text.partition("=")
+    begin, dash, end = places.partition("-")
+    if not NAME.fullmatch(name) or not equals or not dash:
+        raise UsageError(f"{text!r} is not the part of an owner: write NAME=START-END, such as db=0-1G")
+    part = OwnedPart(name, parse_size(begin), parse_size(end))
+    if part.begin >= part.end or part.begin % IU_BYTES or part.end % IU_BYTES:
+        raise UsageError(
+            f"--owners {text}: the end must be after the start, and both multiples of {IU_BYTES} bytes"
+        )
+    return part
 
 
 def physical_bytes(user: int, op: Fraction, iu_bytes: int = IU_BYTES) -> int:

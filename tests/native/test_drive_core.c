@@ -4,6 +4,7 @@
 #include "check.h"
 #include "files.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -361,6 +362,43 @@ static void test_ignored_trims_read_as_zeroes_without_contents(void)
 	CHECK(!unlink(path) && !rmdir(folder));
 }
 
+static void test_writes_are_counted_by_owner(bool timing)
+{
+	static uint8_t data[4 * UNIT];
+	struct ow_drive_options options = make_options();
+	struct ow_ftl_owner_counters owner;
+	struct ow_ftl_counters counters;
+	uint64_t host = 0, nand = 0;
+	struct ow_drive *drive;
+	struct ow_due due;
+
+	CHECK(ow_parts_add(&options.parts, "late:1048576:2097152") == 0);
+	CHECK(ow_parts_add(&options.parts, "early:0:1048576") == 0);
+	CHECK(ow_parts_add(&options.parts, "none:4096:4096") == -EINVAL);
+	CHECK(ow_parts_add(&options.parts, "quo\"te:0:4096") == -EINVAL);
+	CHECK(ow_parts_add(&options.parts, "rest:0:4096x") == -EINVAL);
+	options.timing = timing;
+	drive = open_drive(&options);
+	/* One write crosses both borders, and the others are of all else. */
+	CHECK(!ow_drive_write(drive, 1048576 - UNIT, data, 2 * UNIT, &due));
+	CHECK(!ow_drive_write(drive, 2097152 - UNIT, data, 4 * UNIT, &due));
+	for (uint32_t i = 0; i < 4 * USER / UNIT; i++)
+		CHECK(!ow_drive_write(drive, 2097152 + i * 7 % 512 * UNIT, data, UNIT, &due));
+	ow_ftl_get_owner_counters(drive->ftl, 1, &owner);
+	CHECK(owner.host_write_bytes == 2 * UNIT);
+	ow_ftl_get_owner_counters(drive->ftl, 2, &owner);
+	CHECK(owner.host_write_bytes == UNIT);
+	for (uint8_t i = 0; i < 3; i++) {
+		ow_ftl_get_owner_counters(drive->ftl, i, &owner);
+		host += owner.host_write_bytes;
+		nand += owner.nand_write_bytes;
+	}
+	CHECK(host == (6 + 4 * USER / UNIT) * UNIT);
+	ow_ftl_get_counters(drive->ftl, &counters);
+	CHECK(nand == counters.nand_write_bytes);
+	close_drive(drive);
+}
+
 int main(void)
 {
 	test_threads_see_their_own_writes(false);
@@ -371,5 +409,7 @@ int main(void)
 	test_valid_map_lists_mapped_units(false);
 	test_valid_map_lists_mapped_units(true);
 	test_ignored_trims_read_as_zeroes_without_contents();
+	test_writes_are_counted_by_owner(false);
+	test_writes_are_counted_by_owner(true);
 	return 0;
 }

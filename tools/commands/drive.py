@@ -14,7 +14,7 @@ from opwatch.drive import life
 from opwatch.drive.nodes import guess_node, is_record_current
 from opwatch.drive.place import DriveFolder, list_drives
 from opwatch.drive.process import explain_unreachable
-from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, physical_bytes
+from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, parse_owners, physical_bytes
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.ftl import profiles
 from opwatch.ftl.drive import Tie
@@ -109,6 +109,14 @@ def _add_behaviour(create: argparse.ArgumentParser) -> None:
         help="answer at once (off, the default), or when a drive with these dies and channels would (real)",
     )
     create.add_argument(
+        "--owners",
+        action="append",
+        default=[],
+        metavar="NAME=START-END",
+        help="count the NAND bytes of this part of the drive separately, in truth.json and drive info; may "
+        "be given several times",
+    )
+    create.add_argument(
         "--fault",
         action="append",
         default=[],
@@ -172,14 +180,16 @@ def _create_drive(args: argparse.Namespace) -> int:
     if state and not state.parent.is_dir():
         raise UsageError(f"--state {args.state}: there is no folder {state.parent}")
     loading = bool(state and _has_saved_state(state))
+    config = build_config(args, loading)
+    owners = parse_owners(args.owners, config.get("user_bytes"))
     wanted = life.DriveSpec(
         name=parse_name(args.name) if args.name is not None else None,
-        config=build_config(args, loading),
+        config=config,
         faults=tuple(parse_fault(text, creating=True) for text in args.fault),
         no_data=args.no_data,
         state=state,
         memory_bytes=None if args.memory is None else parse_size(args.memory),
-        words=("timing",) if args.timing == "real" else (),
+        words=(*(("timing",) if args.timing == "real" else ()), *(f"owner={one.words}" for one in owners)),
     )
     open_stdout().write_line(life.create_drive(wanted).device)
     return 0
@@ -281,6 +291,11 @@ def _show_info(args: argparse.Namespace) -> int:
     out.write_line(f"host       {info['host_bytes']} bytes written, {info['host_read_bytes']} read")
     out.write_line(f"trimmed    {info['trim_bytes']} bytes, {info['trim_ignored_bytes']} of them ignored")
     out.write_line(f"NAND       {info['nand_bytes']} bytes written: {_format_causes(info)}")
+    for owner in info.get("owners", ()):
+        out.write_line(
+            f"owner      {owner['name'] or '(all else)'}: {owner['host_write_bytes']} bytes written, "
+            f"{owner['nand_write_bytes']} on NAND"
+        )
     out.write_line(
         f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}"
     )

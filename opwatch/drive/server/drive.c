@@ -51,6 +51,19 @@ static int open_ftl(struct ow_drive *drive, const char **why)
 	return ow_store_open(&drive->store, options->config.user_bytes, !options->no_data);
 }
 
+/* Count by owner from the start, so that owner 0 has everything else. */
+static int open_owners(struct ow_drive *drive, const char **why)
+{
+	int ret = 0;
+
+	*why = "not enough memory for the owners of pages";
+	if (drive->options.parts.count && drive->ftl)
+		ret = ow_ftl_set_owner(drive->ftl, 1);
+	if (!ret && drive->ftl)
+		ret = ow_ftl_set_owner(drive->ftl, 0);
+	return ret;
+}
+
 static int open_service(struct ow_drive *drive)
 {
 	if (!drive->options.timing || !drive->ftl)
@@ -80,6 +93,9 @@ static int open_all(struct ow_drive *drive, const struct ow_drive_options *optio
 	*drive = (struct ow_drive){.options = *options, .file = {.folder = -1, .locked = -1}};
 	init_lock(&drive->lock);
 	ret = open_ftl(drive, why);
+	if (ret)
+		return ret;
+	ret = open_owners(drive, why);
 	if (ret)
 		return ret;
 	if (drive->ftl)
@@ -156,6 +172,28 @@ static void end_command(struct ow_drive *drive, uint64_t now_ns, uint64_t own_ns
 		drive->busy_until_ns = busy_ns;
 }
 
+/* Submit a write in pieces with one owner each. *@own_ns is that of the last answer on return. */
+static int write_parts(struct ow_drive *drive, struct ow_service_io io, uint64_t *own_ns)
+{
+	uint64_t end = io.offset_bytes + io.len_bytes;
+
+	while (io.offset_bytes < end) {
+		uint64_t done_ns = io.arrive_ns;
+		int ret;
+
+		io.len_bytes = end - io.offset_bytes;
+		io.owner = ow_parts_find(&drive->options.parts, io.offset_bytes, &io.len_bytes);
+		ret = drive->service ? ow_service_submit(drive->service, drive->ftl, &io, &done_ns)
+				     : ow_service_execute(drive->ftl, &io);
+		if (ret)
+			return ret;
+		if (done_ns > *own_ns)
+			*own_ns = done_ns;
+		io.offset_bytes += io.len_bytes;
+	}
+	return 0;
+}
+
 /*
  * Run one command through the service model, or directly on the FTL. *@own_ns is the drive's time
  * on entry, and that of the answer on return. Needs the lock.
@@ -168,19 +206,11 @@ static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t of
 
 	if (drive->faults.read_only && (op == OW_SERVICE_WRITE || op == OW_SERVICE_TRIM))
 		return -EROFS;
+	if (op == OW_SERVICE_WRITE && drive->options.parts.count)
+		return write_parts(drive, io, own_ns);
 	if (drive->service)
 		return ow_service_submit(drive->service, drive->ftl, &io, own_ns);
-	switch (op) {
-	case OW_SERVICE_READ:
-		return ow_ftl_read(drive->ftl, offset, len);
-	case OW_SERVICE_WRITE:
-		return ow_ftl_write(drive->ftl, offset, len, 0);
-	case OW_SERVICE_TRIM:
-		return ow_ftl_trim(drive->ftl, offset, len);
-	case OW_SERVICE_FLUSH:
-		return ow_ftl_flush(drive->ftl);
-	}
-	return -EINVAL;
+	return ow_service_execute(drive->ftl, &io);
 }
 
 static bool hits_bad_media(const struct ow_faults *faults, uint64_t offset, uint64_t len)

@@ -5,6 +5,7 @@
 
 #include "episodes.h"
 #include "lateness.h"
+#include "owners.h"
 #include "own_clock.h"
 #include "thermal.h"
 #include "timer.h"
@@ -65,6 +66,7 @@ struct ow_drive_options {
 	bool io_flusher;       /* memory reclaim does not wait for the drive */
 	bool memory_locked;    /* touched memory is never swapped out */
 	bool pass_through;     /* contents without an FTL: the baseline of the benchmark */
+	struct ow_parts parts; /* whose NAND bytes are counted separately */
 };
 
 struct ow_drive {

@@ -150,6 +150,8 @@ static int parse_value(struct ow_options *options, const char *word, size_t len)
 		options->drive.state = value;
 	else if (key_equals(word, len, "serial"))
 		return set_serial(&options->drive, value);
+	else if (key_equals(word, len, "owner"))
+		return ow_parts_add(&options->drive.parts, value);
 	else if (key_equals(word, len, "fault"))
 		return add_fault(options, value);
 	else if (parse_number(value, &n))

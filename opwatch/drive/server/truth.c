@@ -136,6 +136,50 @@ static void add_episodes(struct text *text, struct ow_drive *drive)
 	free(episodes);
 }
 
+static void add_owner(struct text *text, const char *name,
+		      const struct ow_ftl_owner_counters *owner)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+	} fields[] = {
+		{"host_write_bytes", owner->host_write_bytes},
+		{"nand_write_bytes", owner->nand_write_bytes},
+		{"nand_write_host_bytes", owner->nand_write_host_bytes},
+		{"nand_write_gc_bytes", owner->nand_write_gc_bytes},
+		{"nand_write_rmw_bytes", owner->nand_write_rmw_bytes},
+		{"nand_write_fold_bytes", owner->nand_write_fold_bytes},
+		{"nand_write_wear_bytes", owner->nand_write_wear_bytes},
+		{"nand_write_rebuild_bytes", owner->nand_write_rebuild_bytes},
+	};
+
+	advance(text, snprintf(text->at, text->left, "{\"name\": \"%s\"", name));
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		add_number(text, fields[i].name, fields[i].value);
+	advance(text, snprintf(text->at, text->left, "}"));
+}
+
+/* Add the bytes of each owner, which add up to the drive's, if owners were given. */
+static void add_owners(struct text *text, struct ow_drive *drive)
+{
+	const struct ow_parts *parts = &drive->options.parts;
+	struct ow_ftl_owner_counters owners[OW_MAX_PARTS + 1];
+
+	if (!parts->count || !drive->ftl)
+		return;
+	pthread_mutex_lock(&drive->lock);
+	for (uint32_t i = 0; i <= parts->count; i++)
+		ow_ftl_get_owner_counters(drive->ftl, i, &owners[i]);
+	pthread_mutex_unlock(&drive->lock);
+	advance(text, snprintf(text->at, text->left, ",\n\"owners\": ["));
+	for (uint32_t i = 1; i <= parts->count; i++) {
+		add_owner(text, parts->of[i - 1].name, &owners[i]);
+		advance(text, snprintf(text->at, text->left, ",\n"));
+	}
+	add_owner(text, "", &owners[0]);
+	advance(text, snprintf(text->at, text->left, "]"));
+}
+
 int ow_write_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 {
 	struct ow_page_facts facts;
@@ -163,6 +207,7 @@ int ow_write_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 	add_number(&text, "thermal_celsius", ow_thermal_read_celsius(&facts.thermal));
 	add_number(&text, "slow_die_operations", facts.slow_die_operations);
 	add_episodes(&text, drive);
+	add_owners(&text, drive);
 	if (text.left < 3)
 		return -ENOSPC;
 	return text.at - buffer + snprintf(text.at, text.left, "\n}\n");

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.drive.spec import parse_fault, parse_name, parse_op, physical_bytes
+from opwatch.drive.spec import parse_fault, parse_name, parse_op, parse_owners, physical_bytes
 from opwatch.errors import UsageError
 from opwatch.ftl import profiles
 from opwatch.quantities import parse_size
@@ -110,6 +110,34 @@ def test_fault_is_described_in_words(text: str, words: str) -> None:
 def test_invalid_faults_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_fault(text)
+
+
+def test_owners_have_parts_of_the_drive() -> None:
+    parts = parse_owners(["db=0-1M,log=1M-2M", "rest=4M-8M"], 8 << 20)
+    assert [(one.name, one.begin, one.end) for one in parts] == [
+        ("db", 0, 1 << 20),
+        ("log", 1 << 20, 2 << 20),
+        ("rest", 4 << 20, 8 << 20),
+    ]
+    assert parts[1].words == f"log:{1 << 20}:{2 << 20}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("db", "write NAME=START-END"),
+        ("db=1M", "write NAME=START-END"),
+        ("d/b=0-1M", "write NAME=START-END"),
+        ("db=1M-1M", "after the start"),
+        ("db=0-1000", "multiples"),
+        ("db=0-16M", "beyond"),
+        ("db=0-2M,log=1M-3M", "overlap"),
+        (",".join(f"o{at}={at}M-{at + 1}M" for at in range(17)), "at most 16"),
+    ],
+)
+def test_invalid_owners_are_refused(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        parse_owners([text], 8 << 20)
 
 
 def test_an_erase_limit_is_for_create() -> None:

@@ -18,10 +18,12 @@ import sys
 import tempfile
 import time
 import zlib
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from opwatch.blame.history import MAX_NAMED, build_owned_history
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.errors import OpwatchError
 from opwatch.fio.comparison import compare_with_fio
@@ -337,7 +339,14 @@ class RecordingFuzzer:
                 del column[at:]
         else:
             row = row._replace(begin_ns=chance.choice((0, row.end_ns + 1, (1 << 64) - 1)))
-        return row._replace(sectors=sectors, lengths=lengths, kinds=bytes(kinds))
+        owners = self._choose_owners(len(kinds) if chance.random() < 0.9 else at)
+        return row._replace(sectors=sectors, lengths=lengths, kinds=bytes(kinds), owners=owners)
+
+    def _choose_owners(self, count: int) -> array[int]:
+        """Return the places of this many owners, known or not, or none."""
+        if self._random.random() < 0.3:
+            return array("H")
+        return array("H", self._random.choices((0, 1, 2, 999, (1 << 16) - 1), k=count))
 
     def _change_tables(self) -> bytes:
         """Add foreign tables, or change the form of ours."""
@@ -408,7 +417,9 @@ def _show_history(path: Path) -> None:
     # Older histories have no requests, and their maps are read all the same.
     with contextlib.suppress(OpwatchError):
         read_free_space(path)
-        requests = prepare_requests(read_requests(path)[1])
+        saved, recorded = read_requests(path)
+        assert len(recorded.owners) in (0, len(recorded.kinds))
+        requests = prepare_requests(recorded)
         scaled = scale_requests(requests, 1 << 10, _UNIT_BYTES)
         assert 0 < scaled.units <= 1 << 10
         written = 0
@@ -416,6 +427,10 @@ def _show_history(path: Path) -> None:
             assert offset + length <= scaled.units * _UNIT_BYTES
             written += length if op is ServiceOp.WRITE else 0
         assert written == scaled.pass_bytes
+        # Any place may be in a row, and an owner without a name belongs to the rest.
+        names = dict(enumerate(saved.look.owners, 1))
+        owned = build_owned_history("it", recorded, None, names)
+        assert sum(owned.host_bytes) == requests.written_bytes and len(owned.names) <= MAX_NAMED + 1
 
 
 def _inflate_raw(raw: bytes) -> bytes:

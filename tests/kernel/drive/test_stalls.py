@@ -71,18 +71,21 @@ def test_periodic_stall_delays_reads_to_its_end(words: tuple[str, ...]) -> None:
         reads = time_reads_for(one.device, 3.2)
         episodes = [each for each in read_episodes(one, "stall") if each[1] < reads[-1].begin_ns]
     assert 4 <= len(episodes) <= 6
+    waits = 0
     for episode in episodes:
         assert episode[1] - episode[0] == 100 * MS
-        # One read waits, and the next one starts after the stall. An answer may be on its way at the begin.
+        # An answer may be on its way at the begin, and the host may delay it. Other reads wait for the
+        # stall's end, and not for the next stall's.
         waiting = [read for read in find_waiting(reads, episode) if read.ns > 50 * MS]
-        assert len(waiting) == 1
-        assert waiting[0].end_ns >= episode[1]
-        # A read that also waited for the next stall would take longer.
-        assert waiting[0].ns < 500 * MS
+        assert all(read.end_ns >= episode[1] for read in waiting if read.begin_ns >= episode[0])
+        assert all(read.ns < 500 * MS for read in waiting)
+        waits += sum(read.end_ns >= episode[1] for read in waiting)
+    assert waits >= len(episodes) / 2
     # The host may begin a stall late, but the delays do not add up.
     lateness = [begin - episodes[0][0] - index * 500 * MS for index, (begin, _) in enumerate(episodes)]
     assert all(abs(late) < 200 * MS for late in lateness), lateness
-    assert count_slow(reads, 90 * MS) <= len(episodes) + 1
+    # Requests that the host delays may be as slow.
+    assert count_slow(reads, 90 * MS) <= 2 * len(episodes)
 
 
 def test_single_stall_delays_flushes_and_requests_in_flight() -> None:

@@ -25,6 +25,7 @@ from opwatch.why.waits import (
     explain_busy_cpus,
     find_path,
     find_scheduler,
+    is_device_as_usual,
 )
 from opwatch.why.witnessed import OwnerSeries
 
@@ -439,10 +440,17 @@ _DRIVE_RULES: tuple[Rule, ...] = (
 _DEVICE_RULES = (*_DRIVE_RULES, find_busy_host)
 RULES: dict[StackLayer, tuple[Rule, ...]] = {
     **BEFORE_THE_DEVICE,
-    # Requests queue behind a slow device, so its causes are causes of the queue as well.
+    # Requests queue behind a slow device, so its causes are causes of the queue as well; see list_rules().
     StackLayer.QUEUE: (find_scheduler, *_DEVICE_RULES),
     StackLayer.DEVICE: _DEVICE_RULES,
     StackLayer.DRIVE: _DRIVE_RULES,
     # A file or a network below the device also waits for flushes and discards on its path.
     StackLayer.PATH: (find_path, find_timeouts, find_errors, find_flushes, find_discards, find_busy_host),
 }
+
+
+def list_rules(slowness: Slowness, layer: StackLayer) -> tuple[Rule, ...]:
+    """Return the rules for slow intervals of a layer."""
+    if layer is StackLayer.QUEUE and is_device_as_usual(slowness):
+        return (find_scheduler, find_timeouts, find_errors, find_busy_host)
+    return RULES[layer]

@@ -14,7 +14,7 @@ from itertools import compress
 from opwatch import units
 from opwatch.compare.spacing import find_spacing
 from opwatch.why.candidate import CHANCE, Candidate, CauseName
-from opwatch.why.causes import RULES
+from opwatch.why.causes import list_rules
 from opwatch.why.layers import DEVICE_LAYERS, StackLayer
 from opwatch.why.slowness import SAME_RATIO, Slowness
 from opwatch.why.statistics.axis import Axis, find_axis
@@ -134,7 +134,7 @@ def _select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
 
 def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandidate]:
     """Return every candidate of a layer with its score, best first."""
-    found = [one for rule in RULES[layer] if (one := rule(slowness))]
+    found = [one for rule in list_rules(slowness, layer) if (one := rule(slowness))]
     # Slow intervals of other layers say nothing about a candidate of this one, neither for nor against it.
     kept = [not out for out in slowness.left_out or [False] * len(slowness.slow)]
     flags = {one.name.value: list(compress(one.flags, kept)) for one in found if not one.is_direct}

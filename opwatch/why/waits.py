@@ -13,7 +13,7 @@ from statistics import median
 
 from opwatch.samples.sample import GroupSetting, QueueSettings
 from opwatch.trace.unavailable import THROTTLE
-from opwatch.why.candidate import Candidate, CauseName
+from opwatch.why.candidate import DIRECT_CHANCE, Candidate, CauseName
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
@@ -26,6 +26,7 @@ _SATURATED = 0.9
 # A smaller difference of the CPU time is noise.
 _BUSIER = 0.05
 _PINNED = 0.9
+_LITTLE = 0.1
 # If the fastest requests are slower by this ratio, the CPUs are not the reason, however busy.
 _ALL_LATE = 2.5
 
@@ -249,14 +250,17 @@ def _list_pending(slowness: Slowness) -> list[float]:
     ]
 
 
+def is_device_as_usual(slowness: Slowness) -> bool:
+    """Return whether the device has hardly any of the excess, so that requests do not queue behind it."""
+    return slowness.device_excess <= _LITTLE * math.fsum(slowness.total_excess.values())
+
+
 def find_scheduler(slowness: Slowness) -> Candidate | None:
-    device = slowness.device_excess
-    whole = math.fsum(slowness.total_excess.values())
     names = [one.scheduler or "none" for one in slowness.disk.list_settings() or []]
     slow_names = {name for name, is_slow in zip(names, slowness.slow, strict=False) if is_slow}
     flags: Sequence[bool] = slowness.slow
     excluded = None
-    if device > 0.1 * whole:
+    if not is_device_as_usual(slowness):
         excluded = "the device was slower too"
     elif not names:
         excluded = _UNKNOWN_SETTINGS
@@ -274,6 +278,7 @@ def find_scheduler(slowness: Slowness) -> Candidate | None:
         f"requests waited in the queue ({shown}), the device was as fast as otherwise",
         "compare with queue/scheduler set to none",
         is_direct=flags is slowness.slow,
+        chance=DIRECT_CHANCE,
         excluded=excluded,
     )
 

@@ -335,6 +335,14 @@ def test_fewer_tags_at_other_times_are_not_named() -> None:
     assert not list_names(decide_causes(make_slowness(disk, "read")))
 
 
+def test_witnesses_of_the_device_are_no_candidates_while_it_is_as_fast_as_otherwise() -> None:
+    def change(second: Second) -> None:
+        second.queue_ns, second.flushes, second.writes = 20 * MS, 500, 1500
+
+    disk = make_disk(make_seconds(SECONDS, 5, draw_bursts(SECONDS, 5), change))
+    assert list_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}
+
+
 def test_another_scheduler_during_the_slow_seconds_is_named() -> None:
     disk = make_waiting("queue_ns", SETTINGS)
     change_settings(disk, 5, replace(SETTINGS, scheduler="bfq"))

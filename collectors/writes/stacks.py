@@ -23,9 +23,7 @@ def read_mount_stack(devices: Devices, mount: Mount) -> WriteStack:
     stack = reader.read_mount(mount)
     tops = stack.filesystem.devices if stack.filesystem else ()
     if not tops:
-        raise Unsupported(
-            f"{mount.point}: {mount.filesystem} is not on a block device, so its writes cannot be followed"
-        )
+        raise Unsupported(explain_no_device(mount))
     layers = list(_list_layers(devices, stack, tops))
     for log in _find_log_devices(devices, mount):
         tops = (*tops, log.name)
@@ -33,6 +31,15 @@ def read_mount_stack(devices: Devices, mount: Mount) -> WriteStack:
     block_size = os.statvfs(mount.point).f_bsize
     unique = {layer.device: layer for layer in layers}
     return WriteStack(mount.point, mount.filesystem, tops, tuple(unique.values()), block_size)
+
+
+def explain_no_device(mount: Mount) -> str:
+    """Return why a mount's writes cannot be followed. The files of an overlay are on another file system."""
+    text = f"{mount.point}: {mount.filesystem} is not on a block device, so its writes cannot be followed"
+    for option in mount.super_options:
+        if mount.filesystem == "overlay" and option.startswith("upperdir="):
+            return f"{text}; it writes to {option[9:]}: name that path, on the host if this is a container"
+    return text
 
 
 def _find_log_devices(devices: Devices, mount: Mount) -> list[BlockDevice]:

@@ -41,6 +41,7 @@ help:
 	@echo "make bench-steady  judge 400 new series with a known mean [SERIES= SEED=]"
 	@echo "make bench-why   search periods in 1,600 new series [SERIES= SEED=]; explain a day of 24 disks"
 	@echo "make bench-predictions  predict changes of made-up systems, make them, compare [SYSTEMS= SEED=]"
+	@echo "make bench-blame  share NAND bytes of made-up drives among owners, compare with separate runs [DRIVES= SEED=]"
 	@echo "make bench-saturation  IOPS of null_blk in a guest under tracers [KERNEL=6.12]"
 	@echo "make test-kernel run only the tests that need root"
 	@echo "make test-kills  kill record, flight, sweep at any moment [KILLS=50] [SEED=14]"
@@ -343,6 +344,7 @@ smoke: build
 	$(call smoke_run,bench-trim)
 	$(call smoke_run,bench-steady)
 	$(call smoke_run,bench-predictions)
+	$(call smoke_run,bench-blame)
 	$(call smoke_run,bench-why)
 	$(call smoke_run,trim-stacks SEEDS=6)
 	$(call smoke_run,waf-runs)
@@ -379,6 +381,9 @@ trim-stacks: build
 		--devices virtio-blk-deaf --)\
 		$(PY) -m tests.stacks $(or $(SEEDS),0:20)
 
+bench-blame: build
+	$(PY) -m tests.bench.blame_bench $(DRIVES) $(SEED)
+
 bench-counters: build
 	$(PY) -m tests.bench.counters_bench
 
@@ -403,4 +408,4 @@ clean:
 		tools/broker/opwatch-broker
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-why bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs why-matrix test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet bench-predictions clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-why bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs why-matrix test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet bench-predictions bench-blame clean

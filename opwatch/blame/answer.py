@@ -30,6 +30,9 @@ from opwatch.sweep.ranges import ValueRange
 
 # A fit may end this far from the WAF above 1, relative to it.
 _FIT_TOLERANCE = 0.02
+# Widening of a band: a share of all NAND bytes, and then at least this share of the band's middle. Both are
+# from drives whose collectors are none of the models (tests/bench/blame_bench).
+_MARGIN, _LEAST_HALF = 0.005, 0.1
 
 
 class ByteBand(NamedTuple):
@@ -37,6 +40,10 @@ class ByteBand(NamedTuple):
 
     low: float
     high: float
+
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +199,11 @@ def _join_shares(
     """Return the answer with bands over the shares of all collectors and the error of the counter."""
 
     def join(values: Iterable[float]) -> ByteBand:
-        return _scale_band(list(values), proportional.nand)
+        return _scale_band(_widen(list(values)), proportional.nand)
+
+    def join_programmed(owner: int) -> ByteBand:
+        low, high = join(one.programmed[owner] for one in shares)
+        return ByteBand(max(low, 0.0), high)
 
     owners = range(len(proportional.owners))
     return replace(
@@ -200,13 +211,13 @@ def _join_shares(
         owners=tuple(
             replace(
                 owner,
-                moved_for=join(one.programmed[at + 1] for one in shares),
+                moved_for=join_programmed(at + 1),
                 caused=join(one.caused[at] for one in shares),
                 saved_without=join(one.saved_without[at] for one in shares),
             )
             for at, owner in enumerate(proportional.owners)
         ),
-        moved_for_older=join(one.programmed[0] for one in shares),
+        moved_for_older=join_programmed(0),
         interference=tuple(
             tuple(None if by == of else join(one.interference[by][of] for one in shares) for of in owners)
             for by in owners
@@ -215,7 +226,15 @@ def _join_shares(
     )
 
 
-def _scale_band(shares: Sequence[float], nand: ValueRange) -> ByteBand:
-    """Return the range of the shares of a counter. A share may be negative: less is programmed with it."""
-    products = [share * bytes_ for share in (min(shares), max(shares)) for bytes_ in (nand.low, nand.high)]
+def _widen(shares: Sequence[float]) -> tuple[float, float]:
+    """Return the range of the shares of all models, wide enough for drives that are none of them."""
+    low, high = min(shares), max(shares)
+    middle = (low + high) / 2
+    half = max((high - low) / 2 + _MARGIN, _LEAST_HALF * abs(middle))
+    return middle - half, middle + half
+
+
+def _scale_band(shares: tuple[float, float], nand: ValueRange) -> ByteBand:
+    """Return the range of bytes of a counter. A share may be negative: less is programmed with it."""
+    products = [share * bytes_ for share in shares for bytes_ in (nand.low, nand.high)]
     return ByteBand(min(products), max(products))

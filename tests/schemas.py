@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from opwatch.codec import Signed, list_choices, list_fields
 from opwatch.sinks.sweep.advice_document import AdviceDocument
+from opwatch.sinks.sweep.blame import BlameDocument
 from opwatch.sinks.sweep.document import PlanDocument, SweepDocument
 from opwatch.sinks.sweep.history_document import HistoryAdviceDocument
 from opwatch.sinks.sweep.pts_document import PtsDocument
@@ -28,6 +29,7 @@ DOCUMENTS: Mapping[str, tuple[type, ...]] = {
     "history-advice.json": (HistoryAdviceDocument,),
     "sweep-advice.json": (AdviceDocument,),
     "sweep-test.json": (PtsDocument,),
+    "writes-blame.json": (BlameDocument,),
 }
 _WIDTH = 118
 _SCALARS = {int: "integer", float: "number", str: "string", bool: "boolean", Signed: "number"}

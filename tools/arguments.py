@@ -14,6 +14,7 @@ from opwatch.quantities import parse_count, parse_percentage, parse_size
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.sinks.tones import CHOICES
 from opwatch.sinks.wrapping import get_columns, wrap_text
+from opwatch.sweep.ranges import ValueRange
 from opwatch.times import TIME_EXAMPLES, format_duration, parse_time
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # A parser or an option group.
 Options = argparse._ActionsContainer
 _USAGE = "usage: "
+# A larger write amplification is a mistake.
+_MAX_WAF = 100
 # Columns that argparse leaves free at the right.
 _MARGIN = 2
 # Represents a space at which a line must not be folded.
@@ -100,6 +103,35 @@ def parse_byte_size(text: str) -> int:
         return parse_size(text)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parse_amount(text: str) -> int:
+    """Parse a number of bytes above 0. The unit is required."""
+    try:
+        n_bytes = parse_size(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} has no unit: write {text}GB or {text}TB")
+    if not n_bytes:
+        raise argparse.ArgumentTypeError(f"{text!r} is nothing: write a size above 0")
+    return n_bytes
+
+
+def parse_waf(text: str) -> ValueRange:
+    """Parse a write amplification as `opwatch waf` prints it: 2.9 or 2.9+-0.1."""
+    number = r"([0-9]{1,4}(?:\.[0-9]{1,6})?)"
+    read = re.fullmatch(rf"{number}\s*(?:(?:\+-|±)\s*{number})?", text.strip(), re.ASCII)
+    if not read:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a write amplification: write it as opwatch waf does, e.g. 2.9 or 2.9+-0.1"
+        )
+    waf = ValueRange(float(read[1]), float(read[2] or 0))
+    if not 1 <= waf.value <= _MAX_WAF or waf.error >= waf.value:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is out of range (1 to {_MAX_WAF}): no model here describes drives that compress"
+        )
+    return waf
 
 
 def parse_file_name(text: str) -> Path:

@@ -34,8 +34,9 @@ def write_history(
     requests: RequestRow | None,
     free: DiskFreeSpace | None = FREE,
     drive: HistoryDrive = DRIVE,
+    owners: tuple[str, ...] = (),
 ) -> Path:
-    look = Checkpoint(1, 2, "boot", 3, 4, 5, 6, 0, 0, 7)
+    look = Checkpoint(1, 2, "boot", 3, 4, 5, 6, 0, 0, 7, owners=owners)
     file = HistoryFile(path)
     if free:
         file.keep_free_space(free)

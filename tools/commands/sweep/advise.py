@@ -11,7 +11,6 @@ from opwatch.errors import NotEnoughData, OpwatchError, RefusedError, UsageError
 from opwatch.guard.identity import list_differences
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.journal.file import FOLDER
-from opwatch.quantities import parse_size
 from opwatch.sinks.sweep.advice_document import build_advice_document
 from opwatch.sinks.sweep.advice_table import format_advice
 from opwatch.sinks.sweep.history_document import build_history_advice
@@ -22,15 +21,14 @@ from opwatch.sweep.advice.advice import AdviceKind, SweepAdvice, advise
 from opwatch.sweep.advice.price import CapacityPrice
 from opwatch.sweep.advice.targets import SweepTargets
 from opwatch.sweep.history.advice import HistoryAdvice, HistoryAnswer
-from opwatch.sweep.ranges import ValueRange
-from opwatch.tools.arguments import Once
+from opwatch.tools.arguments import Once, parse_amount, parse_waf
 from opwatch.tools.runs.history_advice import DEFAULT_LEVELS, HistoryQuestion, answer_question
 from opwatch.tools.runs.sweep_source import SweepSource, load_sweep
 
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6}
 _NS, _MAX_LATENCY_NS = {"us": 1e3, "ms": 1e6, "s": 1e9}, 60e9
 _MAX_IOPS, _MAX_YEARS, _MAX_PRICE = 10**9, 100.0, 10**7
-_YEAR_DAYS, _MAX_WAF = 365.25, 100
+_YEAR_DAYS = 365.25
 _CURRENCY = r"[$€£¥]|[A-Za-z]{3}"
 _PRICE = rf"({_CURRENCY})?\s*([0-9]{{1,9}}(?:\.[0-9]{{1,4}})?)\s*({_CURRENCY})?"
 
@@ -54,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--daily",
         action=Once,
         metavar="SIZE",
-        type=_parse_bytes,
+        type=parse_amount,
         help="how much the host writes per day, e.g. 500GB",
     )
     parser.add_argument(
@@ -81,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--endurance",
         action=Once,
         metavar="SIZE",
-        type=_parse_bytes,
+        type=parse_amount,
         help="the NAND bytes that the drive endures (rated cycles times flash), unless the sweep has them",
     )
     parser.add_argument("--dev", action=Once, metavar="D", help="refuse a sweep of another drive than this")
@@ -102,7 +100,7 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
         "--waf",
         action=Once,
         metavar="R",
-        type=_parse_waf,
+        type=parse_waf,
         help="the write amplification that opwatch waf measured while the history was recorded, e.g. 2.9 or "
         "2.9+-0.1",
     )
@@ -110,7 +108,7 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
         "--physical",
         action=Once,
         metavar="SIZE",
-        type=_parse_bytes,
+        type=parse_amount,
         help="the drive's flash for data, if known, e.g. 2048GiB; it can narrow the bands",
     )
     parser.add_argument(
@@ -206,33 +204,6 @@ def require_drive(source: SweepSource, device: str) -> None:
 
 def find_disk(devices: Devices, name: str) -> BlockDevice:
     return devices.resolve(name).disk
-
-
-def _parse_bytes(text: str) -> int:
-    try:
-        n_bytes = parse_size(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if text.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} has no unit: write {text}GB or {text}TB")
-    if not n_bytes:
-        raise argparse.ArgumentTypeError(f"{text!r} is nothing: write a size above 0")
-    return n_bytes
-
-
-def _parse_waf(text: str) -> ValueRange:
-    number = r"([0-9]{1,4}(?:\.[0-9]{1,6})?)"
-    read = re.fullmatch(rf"{number}\s*(?:(?:\+-|±)\s*{number})?", text.strip(), re.ASCII)
-    if not read:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a write amplification: write it as opwatch waf does, e.g. 2.9 or 2.9+-0.1"
-        )
-    waf = ValueRange(float(read[1]), float(read[2] or 0))
-    if not 1 <= waf.value <= _MAX_WAF or waf.error >= waf.value:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is out of range (1 to {_MAX_WAF}): no model here describes drives that compress"
-        )
-    return waf
 
 
 def _parse_life(text: str) -> float:

@@ -22,6 +22,7 @@ from opwatch.blame.coalitions import (
 from opwatch.blame.history import OwnedHistory
 from opwatch.blame.shapley import compute_shapley, leave_one_out
 from opwatch.errors import NotEnoughData
+from opwatch.ftl.drive import Policy
 from opwatch.sweep.history.advice import KnownDrive, find_padding
 from opwatch.sweep.history.model import HistoryModel
 from opwatch.sweep.history.prediction import FittedCollector, fit_collectors
@@ -167,7 +168,22 @@ def _replay_all(
 
     replayed = list(pool.map(replay, jobs))
     written, count = count_written_units(model, owners), len(coalitions)
-    return [compute_shares(replayed[at : at + count], written) for at in range(0, len(jobs), count)]
+    found = list[ReplayedShares]()
+    for place, one in enumerate(fitted):
+        values = replayed[place * count : (place + 1) * count]
+        found.append(compute_shares(values, written))
+        if one.collector.settings["policy"] == Policy.FIFO:
+            found.append(compute_unbroken_shares(values, found[-1]))
+    return found
+
+
+def compute_unbroken_shares(coalitions: Sequence[CoalitionBytes], shares: ReplayedShares) -> ReplayedShares:
+    """Return the shares with the NAND bytes of each coalition before the first break in a log, if known."""
+    values = [one.nand if one.unbroken is None else one.unbroken for one in coalitions]
+    return shares._replace(
+        caused=tuple(one / values[-1] for one in compute_shapley(values)),
+        saved_without=tuple(one / values[-1] for one in leave_one_out(values)),
+    )
 
 
 def compute_shares(coalitions: Sequence[CoalitionBytes], written: Sequence[int]) -> ReplayedShares:

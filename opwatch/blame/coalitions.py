@@ -30,10 +30,12 @@ class Absence(StrEnum):
 
 class CoalitionBytes(NamedTuple):
     """What one repetition of the history by some owners programs: all NAND bytes, and those for the data of
-    each owner, from owner 0 on."""
+    each owner, from owner 0 on. `unbroken` are the NAND bytes before the first break in a log, or None if
+    the history is too short."""
 
     nand: float
     programmed: tuple[float, ...]
+    unbroken: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,17 @@ def replay_coalition(
     """Return the NAND bytes per repetition in steady state, on a drive that held all the data before.
 
     FIFO collection may have two steady states under the same writes. The break in a log at the end of each
-    repetition leads to the one with more moves.
+    repetition leads to the one with more moves, and `unbroken` is of the other one.
     """
     model = coalition.model
     if not model.written_units:
-        return CoalitionBytes(0.0, (0.0,) * (owners + 1))
+        return CoalitionBytes(0.0, (0.0,) * (owners + 1), 0.0)
     drive = fill_model(model, collector, flash_units)
     trim_units(drive, coalition.freed)
     steady = repeat_until_steady(drive, model, model.records, range(owners + 1))
-    return CoalitionBytes(steady.mean * model.written_units * UNIT_BYTES, steady.programmed)
+    written = model.written_units * UNIT_BYTES
+    unbroken = None if steady.unbroken is None else steady.unbroken * written
+    return CoalitionBytes(steady.mean * written, steady.programmed, unbroken)
 
 
 def count_written_units(model: HistoryModel, owners: int) -> list[int]:

@@ -70,11 +70,13 @@ class ReplayedChange:
 class SteadyWaf(NamedTuple):
     """The mean WAF of repetitions in steady state, and how far one of them was from it at most, relative to
     the mean's part above 1. `programmed` are the NAND bytes per repetition for the data of each owner that
-    was asked for."""
+    was asked for. `unbroken` is the WAF in the second half of the first repetition, or None if that is too
+    short: the start of another repetition has not broken off any log yet."""
 
     mean: float
     deviation: float
     programmed: tuple[float, ...] = ()
+    unbroken: float | None = None
 
 
 class AgedDrive(NamedTuple):
@@ -133,17 +135,23 @@ def repeat_until_steady(
     host = HostLoad(drive, model.units * UNIT_BYTES, records=records)
     per_pass, wafs = model.written_units, list[float]()
     counts = [_read_programmed(drive, owners)]
+    begin = host.run(per_pass // 2 * UNIT_BYTES)
+    rest = host.run(per_pass * UNIT_BYTES - begin.host_bytes)
+    wafs.append((begin.nand_bytes + rest.nand_bytes) / (begin.host_bytes + rest.host_bytes))
+    counts.append(_read_programmed(drive, owners))
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
         done = host.run(per_pass * UNIT_BYTES)
         wafs.append(done.nand_bytes / done.host_bytes)
         counts.append(_read_programmed(drive, owners))
     passes = _third(wafs)
     last = wafs[-passes:]
+    is_long = per_pass >= _LEAST_DISKS * model.units
     mean = _mean(last)
     return SteadyWaf(
         mean,
         max(abs(waf - mean) for waf in last) / max(mean - 1, LEAST_EXCESS),
-        tuple((end - begin) / passes for begin, end in zip(counts[-1 - passes], counts[-1], strict=True)),
+        tuple((end - start) / passes for start, end in zip(counts[-1 - passes], counts[-1], strict=True)),
+        rest.nand_bytes / rest.host_bytes if is_long and rest.host_bytes else None,
     )
 
 

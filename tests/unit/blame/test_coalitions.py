@@ -9,8 +9,10 @@ from itertools import islice
 
 import pytest
 
+from opwatch.blame.answer import compute_shares, compute_unbroken_shares
 from opwatch.blame.coalitions import (
     Absence,
+    CoalitionBytes,
     count_written_units,
     list_coalitions,
     replay_coalition,
@@ -96,6 +98,20 @@ def test_replays_give_the_shares_of_separate_runs(
         assert abs(one - other) <= 0.01 * separate[-1]
 
 
+def test_fifo_has_the_shares_of_separate_runs_before_a_log_is_broken() -> None:
+    """Two coalitions have a second steady state with more moves, to which the breaks lead."""
+    rates = (2, 3, 1, 1)
+    model, owners = make_history(rates, 16 * UNITS), len(rates)
+    replayed = [
+        replay_coalition(one, FIFO, FLASH, owners) for one in list_coalitions(model, owners, Absence.STAYS)
+    ]
+    steady = compute_shares(replayed, count_written_units(model, owners))
+    values = [run_separately(rates, FIFO, mask) for mask in range(1 << owners)]
+    separate = [one / values[-1] for one in compute_shapley(values)]
+    assert max(abs(one - other) for one, other in zip(steady.caused, separate, strict=True)) > 0.03
+    assert compute_unbroken_shares(replayed, steady).caused == pytest.approx(separate, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("collector", "absence", "together", "wafs"),
     [
@@ -139,4 +155,4 @@ def test_absent_owner_leaves_its_data_or_frees_what_no_other_owner_wrote() -> No
 def test_nobody_programs_nothing() -> None:
     model = make_history((1, 1), 300)
     nobody = list_coalitions(model, 2, Absence.STAYS)[0]
-    assert replay_coalition(nobody, GREEDY, FLASH, 2) == (0.0, (0.0, 0.0, 0.0))
+    assert replay_coalition(nobody, GREEDY, FLASH, 2) == CoalitionBytes(0.0, (0.0, 0.0, 0.0), 0.0)

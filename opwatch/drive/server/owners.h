@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Owners of parts of a drive, for the true NAND bytes of each. All other bytes belong to owner 0.
- */
+/* Owners of parts of a drive, for the NAND bytes of each. Other bytes belong to owner 0. */
 #ifndef OPWATCH_DRIVE_OWNERS_H
 #define OPWATCH_DRIVE_OWNERS_H
 

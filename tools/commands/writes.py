@@ -1,4 +1,4 @@
-"""`opwatch writes [MOUNT | --dev D] [--for T | -- CMD...]`: where written bytes are amplified."""
+"""`opwatch writes [MOUNT | --dev D] [--for T | -- CMD...]`: where written bytes are amplified, and by whom."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from opwatch.samples.end import End
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.writes import WritesOutcome, build_writes_document, format_writes
 from opwatch.tools.arguments import Once, add_catalogue_argument, time_between
+from opwatch.tools.runs.blaming import add_blame_arguments, run_blame
 from opwatch.tools.runs.nand_polls import NandPolls
 from opwatch.tools.runs.progress import ProgressReporter
 from opwatch.tools.runs.waiting import Waiter
@@ -44,7 +45,10 @@ class _Measured(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch writes [MOUNT | --dev D] [--for T] [--sync] [--by cgroup] [options] [-- CMD...]"
+    parser.usage = (
+        "opwatch writes [MOUNT | --dev D] [--for T] [--sync] [--by cgroup] [options] [-- CMD...]\n"
+        "       opwatch writes --blame FILE --waf R [--physical SIZE] [--absent stays|freed] [--json]"
+    )
     parser.add_argument(
         "path", nargs="?", metavar="MOUNT", help="a mount point, or any path on the file system"
     )
@@ -78,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_SETTLE_S,
         help="at the end, wait at most this long for what the drives' pages do not show yet (1m)",
     )
+    add_blame_arguments(parser)
     add_catalogue_argument(parser)
     parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
@@ -156,6 +161,10 @@ def _list_notes(reader: WritesReader) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.blame:
+        if args.path or args.dev or args.command:
+            raise UsageError("--blame FILE reads a recorded history: name no mount point, device or command")
+        return run_blame(args)
     if args.command and args.seconds:
         raise UsageError("the command after -- ends the interval: leave out --for")
     devices = Devices()

@@ -15,7 +15,7 @@ from opwatch.samples.sample import QueueSettings
 # Reading three attributes per disk takes some 30 us.
 _EVERY_S = 1.0
 # Control groups are read less often if there are many: at most this share of the time.
-_GROUPS_SHARE = 0.002
+_GROUPS_SHARE = 0.01
 
 
 def read_settings(device: BlockDevice, groups: IoSettings) -> QueueSettings:

@@ -1,4 +1,4 @@
-"""`opwatch writes [MOUNT | --dev D] [--for T | -- CMD...]`: where written bytes are amplified, and by whom."""
+"""`opwatch writes [MOUNT | --dev D] [--for T | -- CMD...]`: where written bytes are amplified, by whom."""
 
 from __future__ import annotations
 

@@ -150,20 +150,19 @@ class _Scale(NamedTuple):
 
 
 def _choose_scale(largest: float) -> _Scale:
-    """Return the unit in which the largest number has three digits."""
-    place = next((at for at in range(len(_UNITS)) if largest < 999.5 * 1000**at), len(_UNITS) - 1)
-    number = largest / 1000**place
-    return _Scale(1000**place, _UNITS[place], 2 if number < 9.995 else 1 if number < 99.95 else 0)
+    """Return the unit in which the largest number has up to four digits."""
+    place = next((at for at in range(len(_UNITS)) if largest < 9999.5 * 1000**at), len(_UNITS) - 1)
+    return _Scale(1000**place, _UNITS[place], 1 if place and largest < 99.95 * 1000**place else 0)
 
 
 def format_blame(system: RecordedSystem, blame: Blame) -> Iterator[str]:
     """Yield the answer: what was recorded, the table of groups, interference, and what is assumed."""
     nand, written = blame.nand, system.written_bytes
     scale, waf = _choose_scale(nand.high), ValueRange(nand.value / written, nand.error / written)
+    ratio = units.format_with_error(*waf) if waf.error else f"{waf.value:.2f}"
     head: list[Block] = [
         describe_history(system),
-        f"NAND {scale.format_bytes(nand.value)} {scale.unit}, WAF "
-        f"{units.format_with_error(*waf)}. Bytes in the table are in {scale.unit}.",
+        f"NAND {scale.format_bytes(nand.value)} {scale.unit}, WAF {ratio}. Bytes below are in {scale.unit}.",
     ]
     table: list[Block] = [TextTable(_COLUMNS, list(_build_rows(blame, scale)))]
     if blame.refusal:
@@ -204,7 +203,8 @@ def describe_assumptions(system: RecordedSystem, blame: Blame) -> Iterator[str]:
         yield (
             "Moved for: programmed for the group's own data, also when it moved because other groups wrote. "
             "Caused: the mean of what the group adds, over all orders of adding groups (Shapley). "
-            "Saved without: what the drive would not program without the group; these never add up."
+            "Saved without: what the drive would not program without the group; these never add up. "
+            "Older data: from before the history."
         )
         yield f"Without a group, {blame.absence.value}. A page that several groups wrote is the last one's."
         yield (

@@ -22,13 +22,23 @@ from opwatch.blame.coalitions import (
 from opwatch.blame.history import OwnedHistory
 from opwatch.blame.shapley import compute_shapley, leave_one_out
 from opwatch.errors import NotEnoughData
-from opwatch.ftl.drive import Policy
+from opwatch.ftl.drive import GcFrontier, Policy
 from opwatch.sweep.history.advice import KnownDrive, find_padding
 from opwatch.sweep.history.model import HistoryModel
 from opwatch.sweep.history.prediction import FittedCollector, fit_collectors
-from opwatch.sweep.history.replaying import LEAST_EXCESS
+from opwatch.sweep.history.replaying import ASSUMED_COLLECTORS, LEAST_EXCESS, AssumedCollector
 from opwatch.sweep.ranges import ValueRange
 
+# Where moved data goes shifts shares under greedy collection among few, though hardly its WAF. Predictions do
+# without the last one.
+BLAMED_COLLECTORS = (
+    *ASSUMED_COLLECTORS,
+    AssumedCollector(
+        "greedy among five, a frontier for moved data",
+        {"policy": Policy.D_CHOICES, "policy_arg": 5, "gc_frontier": GcFrontier.COMMON},
+        64,
+    ),
+)
 # A fit may end this far from the WAF above 1, relative to it.
 _FIT_TOLERANCE = 0.02
 # Widening of a band: a share of all NAND bytes, and then at least this share of the band's middle. Both are
@@ -136,7 +146,7 @@ def _fit_drive(
             "counter does not cover the history"
         )
     flash_units = round(flash_bytes / system.unit_bytes) if flash_bytes else None
-    fitted = fit_collectors(system.model, max(waf, 1.0), flash_units, pool)
+    fitted = fit_collectors(system.model, max(waf, 1.0), flash_units, pool, BLAMED_COLLECTORS)
     near = [one for one in fitted if _is_near(one, waf, error)]
     if not near:
         closest = min((one.aged.waf for one in fitted), key=lambda value: abs(value - waf))

@@ -1,4 +1,4 @@
-"""`opwatch writes [MOUNT | --dev D] [--for T | -- CMD...]`: where written bytes are amplified, by whom."""
+"""`opwatch writes [MOUNT | --dev D] [--for T | -- CMD...]`: where written bytes are amplified."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class _Measured(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch writes [MOUNT | --dev D] [--for T] [--sync] [--by cgroup] [options] [-- CMD...]\n"
-        "       opwatch writes --blame FILE --waf R [--physical SIZE] [--absent stays|freed] [--json]"
+        "opwatch writes ([MOUNT | --dev D] [--for T] [--sync] [--by cgroup] [options] [-- CMD...] | "
+        "--blame FILE --waf R [--physical SIZE] [--absent A] [--json])"
     )
     parser.add_argument(
         "path", nargs="?", metavar="MOUNT", help="a mount point, or any path on the file system"
@@ -160,11 +160,22 @@ def _list_notes(reader: WritesReader) -> list[str]:
     return notes
 
 
+def _blame_history(args: argparse.Namespace) -> int:
+    """Answer from a history, for which nothing is measured."""
+    given = {"--dev": args.dev, "--for": args.seconds, "--by": args.by, "--sync": args.sync}
+    given |= {"MOUNT": args.path, "--split-shared": args.split_shared, "--": args.command}
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"--blame answers from its file, and nothing is measured: leave out {name}")
+    return run_blame(args)
+
+
 def run(args: argparse.Namespace) -> int:
-    if args.blame:
-        if args.path or args.dev or args.command:
-            raise UsageError("--blame FILE reads a recorded history: name no mount point, device or command")
-        return run_blame(args)
+    if args.blame is not None:
+        return _blame_history(args)
+    for name in ("waf", "physical", "absent"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name} needs --blame, the history that it is about")
     if args.command and args.seconds:
         raise UsageError("the command after -- ends the interval: leave out --for")
     devices = Devices()

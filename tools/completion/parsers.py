@@ -77,6 +77,7 @@ _BY_METAVAR = {
 UNLISTED = (
     *("T", "N", "A", "P", "P%", "N%", "X", "C", "R", "W", "M", "MS", "TB", "SIZE", "BYTES", "TEXT", "URL"),
     *("RULE", "NAME", "SERIAL", "LEVELS", "KEY=VALUE", "NAME=DIR", "WAY", "INTERVAL", "COUNT", "FAULT"),
+    "NAME=START-END",
 )
 
 

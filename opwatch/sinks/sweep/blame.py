@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from opwatch import SCHEMA, units
-from opwatch.blame.answer import Blame, ByteBand, OwnerBlame
+from opwatch.blame.answer import BLAMED_COLLECTORS, Blame, ByteBand, OwnerBlame
 from opwatch.codec import Signed, encode
 from opwatch.sinks.blocks import Block, Section, TextTable, format_sections
 from opwatch.sinks.sweep.history_text import describe_history
 from opwatch.sweep.history.advice import RecordedSystem
-from opwatch.sweep.history.replaying import ASSUMED_COLLECTORS
 from opwatch.sweep.ranges import ValueRange
 
 BLAME_TYPE: Final = "writes-blame"
@@ -209,7 +208,7 @@ def describe_assumptions(system: RecordedSystem, blame: Blame) -> Iterator[str]:
         yield f"Without a group, {blame.absence.value}. A page that several groups wrote is the last one's."
         yield (
             "The bands reach over the models of garbage collection that agree with the drive's counter: "
-            f"{len(blame.collectors)} of {len(ASSUMED_COLLECTORS)}."
+            f"{len(blame.collectors)} of {len(BLAMED_COLLECTORS)}."
         )
     if system.gaps:
         yield f"Requests may be missing at {system.gaps} places of the history."

@@ -119,10 +119,14 @@ def predict_changes(
 
 
 def fit_collectors(
-    model: HistoryModel, waf: float, flash_units: int | None, pool: ThreadPoolExecutor
+    model: HistoryModel,
+    waf: float,
+    flash_units: int | None,
+    pool: ThreadPoolExecutor,
+    collectors: Sequence[AssumedCollector] = ASSUMED_COLLECTORS,
 ) -> tuple[FittedCollector, ...]:
     """Return the collectors that have this WAF with plausible flash. Raise NotEnoughData if none has."""
-    fits = list(pool.map(lambda one: fit_flash(model, one, waf), ASSUMED_COLLECTORS))
+    fits = list(pool.map(lambda one: fit_flash(model, one, waf), collectors))
     # Collectors at the edge of their range stand beside others, and explain nothing alone.
     is_explained = any(one.is_within for one in fits if one)
     near = [one for one in fits if one and is_explained]

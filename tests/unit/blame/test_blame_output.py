@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from opwatch.errors import NotEnoughData, OpwatchError, UsageError
+from opwatch.tools.cli import main
 from opwatch.tools.runs.blaming import add_blame_arguments, run_blame
 from tests.section import DOCS
 from tests.unit.support.histories import ACTIVE, UNITS, make_requests, write_history
@@ -84,3 +85,12 @@ def test_wrong_questions_are_refused(history: str, tmp_path: Path) -> None:
     without = write_history(tmp_path / "old", make_requests(4 * ACTIVE))
     with pytest.raises(NotEnoughData, match="no owners"):
         run_words("--blame", str(without), *WAF)
+
+
+def test_command_answers_from_the_history_alone(history: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["writes", "--blame", history, "--waf", "90"]) == NotEnoughData.exit_status
+    assert "Pro rata only: " in capsys.readouterr().out
+    assert main(["writes", "--blame", history, *WAF, "--for", "1s"]) == UsageError.exit_status
+    assert "leave out --for" in capsys.readouterr().err
+    assert main(["writes", "/", "--waf", "2"]) == UsageError.exit_status
+    assert "--waf needs --blame" in capsys.readouterr().err

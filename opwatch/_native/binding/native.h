@@ -3,6 +3,8 @@
 #ifndef OPWATCH_NATIVE_H
 #define OPWATCH_NATIVE_H
 
+/* The stable ABI, so that one build serves every Python from 3.11 on. */
+#define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -26,5 +28,8 @@ int ow_py_add_contexts(PyObject *module);
 int ow_py_add_writes(PyObject *module);
 
 int ow_py_add_type(PyObject *module, PyType_Spec *spec);
+
+/* Free an object of such a type, at the end of its tp_dealloc. */
+void ow_py_free(PyObject *object);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Helpers for all bindings: raise errors and add types. */
+/* Helpers for all bindings: raise errors, add types and free their objects. */
 #include "native.h"
 
 #include <errno.h>
@@ -25,4 +25,12 @@ int ow_py_add_type(PyObject *module, PyType_Spec *spec)
 
 	Py_XDECREF(type);
 	return err;
+}
+
+void ow_py_free(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+	Py_DECREF(type);
 }

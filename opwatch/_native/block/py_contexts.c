@@ -3,6 +3,9 @@
 #include "_native/common/cleanup.h"
 #include "_native/binding/native.h"
 #include "py_tracer.h"
+
+#include <errno.h>
+
 #include "contexts.h"
 
 struct contexts_object {
@@ -47,11 +50,8 @@ static PyObject *contexts_close(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static void contexts_dealloc(PyObject *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	ow_contexts_close(((struct contexts_object *)self)->contexts);
-	type->tp_free(self);
-	Py_DECREF(type);
+	ow_py_free(self);
 }
 
 static PyMethodDef contexts_methods[] = {

@@ -61,9 +61,9 @@ static int parse_program(PyObject *program, struct ow_program_spec *ret)
 
 int ow_py_parse_programs(PyObject *programs, void *ret)
 {
-	PyObject *sequence = PySequence_Fast(programs, "programs is not a sequence");
+	PyObject *tuple = PySequence_Tuple(programs);
 	struct ow_program_list *list = ret;
-	Py_ssize_t nr = sequence ? PySequence_Fast_GET_SIZE(sequence) : -1;
+	Py_ssize_t nr = tuple ? PyTuple_Size(tuple) : -1;
 	int err = nr < 0;
 
 	if (nr > OW_MAX_PROGRAMS) {
@@ -72,9 +72,9 @@ int ow_py_parse_programs(PyObject *programs, void *ret)
 		err = -1;
 	}
 	for (Py_ssize_t i = 0; !err && i < nr; i++)
-		err = parse_program(PySequence_Fast_GET_ITEM(sequence, i), &list->programs[i]);
+		err = parse_program(PyTuple_GetItem(tuple, i), &list->programs[i]);
 	list->nr = err ? 0 : nr;
-	Py_XDECREF(sequence);
+	Py_XDECREF(tuple);
 	return !err;
 }
 
@@ -125,11 +125,8 @@ static PyObject *floor_close(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static void floor_dealloc(PyObject *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	ow_floor_close(((struct floor_object *)self)->floor);
-	type->tp_free(self);
-	Py_DECREF(type);
+	ow_py_free(self);
 }
 
 static PyMethodDef floor_methods[] = {

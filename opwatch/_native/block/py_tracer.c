@@ -97,7 +97,7 @@ static PyObject *tracer_sample(PyObject *self, PyObject *arg)
 	}
 	bytes = PyBytes_FromStringAndSize(NULL, sizeof(struct ow_sample));
 	if (bytes)
-		ow_tracer_sample(tracer, target, (struct ow_sample *)PyBytes_AS_STRING(bytes));
+		ow_tracer_sample(tracer, target, (struct ow_sample *)PyBytes_AsString(bytes));
 	return bytes;
 }
 
@@ -213,11 +213,8 @@ static PyObject *tracer_get_throttle_error(PyObject *self, void *Py_UNUSED(closu
 
 static void tracer_dealloc(PyObject *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	ow_tracer_close(((struct tracer_object *)self)->tracer);
-	type->tp_free(self);
-	Py_DECREF(type);
+	ow_py_free(self);
 }
 
 static PyMethodDef tracer_methods[] = {

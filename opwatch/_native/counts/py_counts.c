@@ -96,12 +96,12 @@ static PyObject *find_growth(PyObject *Py_UNUSED(module), PyObject *args)
 /* Read the plain counters modulo 2^64. Returns 0, or -1 with an exception set. */
 static int read_counters(PyObject *object, uint64_t *counters)
 {
-	if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != OW_PLAIN_COUNTERS) {
+	if (!PyTuple_Check(object) || PyTuple_Size(object) != OW_PLAIN_COUNTERS) {
 		PyErr_SetString(PyExc_ValueError, "expected a tuple of the plain counters");
 		return -1;
 	}
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++) {
-		counters[i] = PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(object, i));
+		counters[i] = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(object, i));
 		if (counters[i] == (uint64_t)-1 && PyErr_Occurred())
 			return -1;
 	}
@@ -111,14 +111,14 @@ static int read_counters(PyObject *object, uint64_t *counters)
 /* Read the histograms. The caller releases the first *nr views[]. */
 static int read_slots(PyObject *object, struct ow_slots *slots, Py_buffer *views, int *nr)
 {
-	if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != OW_HISTOGRAMS) {
+	if (!PyTuple_Check(object) || PyTuple_Size(object) != OW_HISTOGRAMS) {
 		PyErr_SetString(PyExc_ValueError, "expected a tuple of the histograms");
 		return -1;
 	}
 	for (int i = 0; i < OW_HISTOGRAMS; i++) {
 		size_t bytes = ow_count_recorded_slots(i) * sizeof(uint64_t);
 
-		if (get_words(PyTuple_GET_ITEM(object, i), &views[i]))
+		if (get_words(PyTuple_GetItem(object, i), &views[i]))
 			return -1;
 		++*nr;
 		if ((size_t)views[i].len != bytes) {

@@ -191,11 +191,8 @@ static PyObject *discards_close(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static void discards_dealloc(PyObject *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	ow_discards_close(((struct discards_object *)self)->discards);
-	type->tp_free(self);
-	Py_DECREF(type);
+	ow_py_free(self);
 }
 
 static PyMethodDef discards_methods[] = {

@@ -94,7 +94,7 @@ int ow_py_set_fields(void *base, const struct ow_py_field *fields, PyObject *val
 
 	while (PyDict_Next(values, &at, &key, &value)) {
 		const struct ow_py_field *field = fields;
-		const char *name = PyUnicode_AsUTF8(key);
+		const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
 
 		if (!name)
 			return -1;

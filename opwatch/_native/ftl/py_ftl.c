@@ -71,7 +71,7 @@ static PyObject *ftl_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	if (ow_ftl_config_check(&config, &why))
 		return PyErr_Format(PyExc_ValueError, "%s", why);
-	self = (struct ow_py_ftl *)type->tp_alloc(type, 0);
+	self = (struct ow_py_ftl *)PyType_GenericAlloc(type, 0);
 	if (!self)
 		return NULL;
 	ret = ow_ftl_create(&self->ftl, &config);
@@ -84,11 +84,8 @@ static PyObject *ftl_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static void ftl_dealloc(PyObject *object)
 {
-	PyTypeObject *type = Py_TYPE(object);
-
 	ow_ftl_destroy(((struct ow_py_ftl *)object)->ftl);
-	type->tp_free(object);
-	Py_DECREF(type);
+	ow_py_free(object);
 }
 
 static PyObject *raise_or_none(int ret, const char *what)
@@ -300,7 +297,7 @@ static PyObject *ftl_load(PyObject *type, PyObject *args)
 		return NULL;
 	saved.data = view.buf;
 	saved.size = view.len;
-	self = (struct ow_py_ftl *)class->tp_alloc(class, 0);
+	self = (struct ow_py_ftl *)PyType_GenericAlloc(class, 0);
 	ret = self ? ow_ftl_load(&self->ftl, get_state, &saved) : 0;
 	PyBuffer_Release(&view);
 	if (!self || !ret)

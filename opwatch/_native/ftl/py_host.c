@@ -107,13 +107,13 @@ static int host_init(struct host_object *self, PyObject *jobs, PyObject *records
 		return -1;
 	if (records != Py_None) {
 		if (!PyBytes_Check(records) ||
-		    PyBytes_GET_SIZE(records) % sizeof(struct ow_host_record)) {
+		    PyBytes_Size(records) % sizeof(struct ow_host_record)) {
 			PyErr_SetString(PyExc_ValueError, "records are bytes of 16 each");
 			return -1;
 		}
 		self->records = Py_NewRef(records);
-		self->host.records = (const void *)PyBytes_AS_STRING(records);
-		self->host.record_count = PyBytes_GET_SIZE(records) / sizeof(struct ow_host_record);
+		self->host.records = (const void *)PyBytes_AsString(records);
+		self->host.record_count = PyBytes_Size(records) / sizeof(struct ow_host_record);
 	}
 	Py_BEGIN_ALLOW_THREADS ret = ow_host_prepare(&self->host, ftl);
 	Py_END_ALLOW_THREADS if (ret) ow_py_raise(ret, "invalid load");
@@ -132,7 +132,7 @@ static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOKIK", names, ow_py_drive_type, &drive,
 					 &jobs, &records, &used_bytes, &queue_depth, &seed))
 		return NULL;
-	self = (struct host_object *)type->tp_alloc(type, 0);
+	self = (struct host_object *)PyType_GenericAlloc(type, 0);
 	if (!self)
 		return NULL;
 	self->drive = Py_NewRef(drive);
@@ -149,13 +149,11 @@ static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void host_dealloc(PyObject *object)
 {
 	struct host_object *self = (struct host_object *)object;
-	PyTypeObject *type = Py_TYPE(object);
 
 	ow_host_release(&self->host);
 	Py_XDECREF(self->records);
 	Py_XDECREF(self->drive);
-	type->tp_free(object);
-	Py_DECREF(type);
+	ow_py_free(object);
 }
 
 static PyObject *host_run(PyObject *object, PyObject *args)
@@ -240,8 +238,8 @@ static PyObject *host_draw(PyObject *object, PyObject *args)
 static int scale(const struct ow_host_requests *requests, uint64_t count, uint32_t unit_bytes,
 		 PyObject *chosen, PyObject *writes, struct ow_host_record *records, uint64_t *kept)
 {
-	uint64_t *numbers = chosen ? (uint64_t *)PyBytes_AS_STRING(chosen) : NULL;
-	uint32_t *counts = (uint32_t *)PyBytes_AS_STRING(writes);
+	uint64_t *numbers = chosen ? (uint64_t *)PyBytes_AsString(chosen) : NULL;
+	uint32_t *counts = (uint32_t *)PyBytes_AsString(writes);
 	int ret = 0;
 
 	memset(counts, 0, count * sizeof(*counts));
@@ -259,25 +257,26 @@ static PyObject *scale_checked(const struct ow_host_requests *requests, uint64_t
 	PyObject *writes = PyBytes_FromStringAndSize(NULL, count * sizeof(uint32_t));
 	PyObject *chosen =
 		count < requests->units ? PyBytes_FromStringAndSize(NULL, count * 8) : NULL;
+	PyObject *kept_records = NULL;
 	uint64_t kept = 0;
-	int ret = -1;
+	int ret;
 
 	if (records && writes && (chosen || count == requests->units)) {
 		ret = scale(requests, count, unit_bytes, chosen, writes,
-			    (struct ow_host_record *)PyBytes_AS_STRING(records), &kept);
+			    (struct ow_host_record *)PyBytes_AsString(records), &kept);
 		if (ret)
 			ow_py_raise(ret, "scale requests");
 		else
-			ret = _PyBytes_Resize(&records, kept * size);
+			kept_records = PySequence_GetSlice(records, 0, kept * size);
 	}
-	if (ret) {
-		Py_XDECREF(records);
+	Py_XDECREF(records);
+	if (!kept_records) {
 		Py_XDECREF(writes);
 		Py_XDECREF(chosen);
 		return NULL;
 	}
-	return chosen ? Py_BuildValue("(NNN)", records, writes, chosen)
-		      : Py_BuildValue("(NNO)", records, writes, Py_None);
+	return chosen ? Py_BuildValue("(NNN)", kept_records, writes, chosen)
+		      : Py_BuildValue("(NNO)", kept_records, writes, Py_None);
 }
 
 static PyObject *scale_requests(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)

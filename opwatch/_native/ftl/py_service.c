@@ -59,7 +59,7 @@ static PyObject *service_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 					: PyErr_Format(PyExc_TypeError, "Service(ftl, config)");
 	if (ow_py_set_fields(&config, config_fields, values))
 		return NULL;
-	self = (struct service_object *)type->tp_alloc(type, 0);
+	self = (struct service_object *)PyType_GenericAlloc(type, 0);
 	if (!self)
 		return NULL;
 	ret = ow_service_create(&self->service, &config);
@@ -74,12 +74,10 @@ static PyObject *service_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 static void service_dealloc(PyObject *object)
 {
 	struct service_object *self = (struct service_object *)object;
-	PyTypeObject *type = Py_TYPE(object);
 
 	ow_service_destroy(self->service);
 	Py_XDECREF(self->drive);
-	type->tp_free(object);
-	Py_DECREF(type);
+	ow_py_free(object);
 }
 
 struct ow_service *ow_py_get_service(PyObject *object, PyObject *drive)
@@ -175,7 +173,7 @@ static PyObject *service_run(PyObject *object, PyObject *args, PyObject *kwargs)
 	buckets = PyBytes_FromStringAndSize(NULL, run.bucket_count * sizeof(*run.buckets));
 	if (!buckets)
 		return NULL;
-	run.buckets = (struct ow_service_bucket *)PyBytes_AS_STRING(buckets);
+	run.buckets = (struct ow_service_bucket *)PyBytes_AsString(buckets);
 	memset(run.buckets, 0, run.bucket_count * sizeof(*run.buckets));
 	drive->is_busy = 1;
 	Py_BEGIN_ALLOW_THREADS ret = ow_service_run(self->service, ftl, &load, &run);

@@ -119,11 +119,8 @@ static PyObject *changes_close(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static void changes_dealloc(PyObject *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	ow_history_close(((struct changes_object *)self)->history);
-	type->tp_free(self);
-	Py_DECREF(type);
+	ow_py_free(self);
 }
 
 static PyMethodDef changes_methods[] = {

@@ -3,6 +3,7 @@
 #include "_native/binding/native.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "nvme.h"
 
@@ -26,7 +27,7 @@ static PyObject *make_zero_bytes(Py_ssize_t len)
 	PyObject *data = PyBytes_FromStringAndSize(NULL, len);
 
 	if (data)
-		memset(PyBytes_AS_STRING(data), 0, len);
+		memset(PyBytes_AsString(data), 0, len);
 	return data;
 }
 
@@ -47,7 +48,7 @@ static PyObject *nvme_get_log(PyObject *Py_UNUSED(self), PyObject *args)
 		return NULL;
 	log = (struct ow_nvme_log){
 		.lid = lid, .lsi = lsi, .uuid_index = uuid_index, .nsid = nsid, .len = len};
-	if (ow_nvme_prepare_log(&cmd, &log, PyBytes_AS_STRING(data))) {
+	if (ow_nvme_prepare_log(&cmd, &log, PyBytes_AsString(data))) {
 		Py_DECREF(data);
 		return ow_py_raise(-EINVAL, "Get Log Page");
 	}
@@ -68,7 +69,7 @@ static PyObject *nvme_identify(PyObject *Py_UNUSED(self), PyObject *args)
 	data = make_zero_bytes(OW_NVME_IDENTIFY_BYTES);
 	if (!data)
 		return NULL;
-	ow_nvme_prepare_identify(&cmd, cns, nsid, PyBytes_AS_STRING(data));
+	ow_nvme_prepare_identify(&cmd, cns, nsid, PyBytes_AsString(data));
 	return submit_command(fd, &cmd, data, "Identify");
 }
 

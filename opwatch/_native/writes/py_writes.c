@@ -3,6 +3,7 @@
 #include "_native/block/py_tracer.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "_native/common/cleanup.h"
@@ -189,11 +190,8 @@ static PyObject *writes_close(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static void writes_dealloc(PyObject *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	ow_writes_close(((struct writes_object *)self)->writes);
-	type->tp_free(self);
-	Py_DECREF(type);
+	ow_py_free(self);
 }
 
 static PyMethodDef writes_methods[] = {

@@ -131,7 +131,7 @@ def test_extension_refuses_unknown_programs() -> None:
     native = pytest.importorskip("opwatch._native")
     if not hasattr(native, "Floor"):
         pytest.skip("built without the tracer")
-    with pytest.raises(TypeError, match="sequence"):
+    with pytest.raises(TypeError):
         native.Floor(3)
     with pytest.raises(TypeError, match="attachment"):
         native.Floor(["floor_issue"])

@@ -33,6 +33,7 @@ help:
 	@echo "make test-all    run also the cases that make test leaves out, and all guests (hours)"
 	@echo "make build       build the extension, and a .venv with opwatch"
 	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
+	@echo "make wheel       build a wheel that needs no compiler or library, in build/dist"
 	@echo "make deb         build Debian packages of this checkout, in build/deb"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
 	@echo "make prose       measure the language of the code [SAMPLE=50]"
@@ -140,6 +141,18 @@ uninstall:
 	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch{,-*}.1 $(PREFIX)/lib/sysusers.d/opwatch.conf \
 		$(PREFIX)/sbin/opwatch-broker $(PREFIX)/share/man/man8/opwatch-broker.8 \
 		$(UNITS:%=$(PREFIX)/lib/systemd/system/%)
+
+# A wheel in build/dist for every Python from 3.11 on. auditwheel puts libbpf, libelf and libfuse into it, and
+# names the oldest glibc that has the symbols they need. The BPF objects are compiled here.
+.PHONY: wheel
+wheel: build
+	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/release.txt
+	@rm -rf build/portable build/lib.* build/dist/*.whl
+	@umask 022; OPWATCH_BPF=require OPWATCH_PORTABLE=1 $(PY) -m pip wheel -q --disable-pip-version-check \
+		--no-build-isolation --no-deps -w build/portable .
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) -m auditwheel repair --strip -w build/dist build/portable/*.whl > build/portable/repair.txt 2>&1 \
+		|| { cat build/portable/repair.txt; exit 1; }
+	@$(PY) -m auditwheel show build/dist/*.whl
 
 # Debian packages of this checkout, in build/deb; the version is that of opwatch/__init__.py.
 DEB_PACKAGES := debhelper dh-python lintian python3-setuptools

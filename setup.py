@@ -2,6 +2,8 @@
 
 OPWATCH_BPF=auto (the default) builds the tracer if clang, bpftool and libbpf are available, `require` fails
 without them, `off` omits the tracer. All parsing, derivation and decisions work without the tracer.
+
+OPWATCH_PORTABLE=1 builds one extension for every Python from 3.11 on (`make wheel`).
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ def write_manuals() -> list[str]:
 
 DRIVE_SERVER = "opwatch/drive/opwatch-drive-server"
 BROKER = "opwatch/tools/broker/opwatch-broker"
+IS_PORTABLE = os.environ.get("OPWATCH_PORTABLE") == "1"
 BPF_FOLDERS = r"/_native/(block|common|discards|history|writes)/"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 # Both programs run as root, or with capabilities, and read what other users write.
@@ -182,10 +185,12 @@ setup(
             sources=list_sources("opwatch/_native") + list_sources("opwatch/ftl"),
             include_dirs=["bpf", "build/bpf", "opwatch"],
             extra_compile_args=["-std=gnu11", "-O3", *WARNINGS],
+            py_limited_api=IS_PORTABLE,
             libraries=["m"],
             optional=os.environ.get("OPWATCH_BPF", "auto") != "require",
         )
     ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if IS_PORTABLE else {},
     cmdclass={"build_ext": BuildNative},
     data_files=[
         ("share/man/man1", write_manuals()),

@@ -13,19 +13,14 @@ ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 LOAD_PACKAGES := sysbench
 SHELL_PACKAGES := zsh fish
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
-PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.* \
-	duckdb==2.* textual==8.* jsonschema==4.* prometheus-client==0.26.*
+
+# Installs the packages of requirements/NAME.txt, which has a version and hashes for each (make lock).
+# $(call pip_install,PYTHON,NAME...)
+pip_install = $(1) -m pip install -q --disable-pip-version-check --require-hashes $(2:%=-r requirements/%.txt)
 
 # Sources of the extension: it is rebuilt if any of them changes.
 NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*/*.[ch] \
 	opwatch/drive/server/*.[ch] opwatch/drive/server/*/*.[ch] tools/broker/*.[ch])
-
-# Readers of Parquet, needed by test-analysis, test-fleet and bench-fleet only.
-ANALYSIS_TOOLS := chdb==4.* pyspark==4.*
-TABLE_TOOLS := deltalake==1.* pyiceberg==0.12.* pyarrow==26.* sqlalchemy==2.*
-
-# Validates manifests, needed by test-fleet only. Prometheus and VictoriaMetrics are unpacked, not installed.
-FLEET_TOOLS := PyYAML==6.* kubernetes-validate==1.*
 
 help:
 	@echo "make demo        a live view, a trim and a sweep of a simulated SSD (root)"
@@ -34,6 +29,7 @@ help:
 	@echo "make build       build the extension, and a .venv with opwatch"
 	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
 	@echo "make wheel       build a wheel that needs no compiler or library, in build/dist"
+	@echo "make lock        update the locked versions in requirements/; make audit looks up known vulnerabilities"
 	@echo "make deb         build Debian packages of this checkout, in build/deb"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
 	@echo "make prose       measure the language of the code [SAMPLE=50]"
@@ -80,9 +76,9 @@ endef
 packages:
 	$(call install_packages,$(PACKAGES))
 
-.venv/tools: Makefile | packages
+.venv/tools: Makefile requirements/tools.txt | packages
 	@$(PYTHON) -m venv .venv
-	@$(PY) -m pip install -q --disable-pip-version-check 'setuptools>=77' $(PYTHON_TOOLS)
+	@$(call pip_install,$(PY),tools)
 	@touch $@
 
 .venv/built: $(NATIVE) .venv/tools
@@ -117,9 +113,9 @@ install-files:
 		-w build/wheel .
 	@$(PYTHON) -m venv --clear $(OWN)
 	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check --no-index --no-deps build/wheel/*.whl
-	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check 'textual>=8,<9' 2>/dev/null \
+	@$(call pip_install,$(OWN)/bin/python,tui) 2>/dev/null \
 		|| echo "opwatch: installed without the dashboard: textual cannot be fetched" >&2
-	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check 'duckdb>=2,<3' 2>/dev/null \
+	@$(call pip_install,$(OWN)/bin/python,analysis) 2>/dev/null \
 		|| echo "opwatch: installed without Parquet: duckdb cannot be fetched" >&2
 	@mkdir -p $(PREFIX)/bin $(PREFIX)/sbin $(PREFIX)/share/man/man1 $(PREFIX)/share/man/man8
 	@ln -sfn $(OWN)/bin/opwatch $(PREFIX)/bin/opwatch
@@ -142,11 +138,25 @@ uninstall:
 		$(PREFIX)/sbin/opwatch-broker $(PREFIX)/share/man/man8/opwatch-broker.8 \
 		$(UNITS:%=$(PREFIX)/lib/systemd/system/%)
 
+# Updates requirements/*.txt: the newest versions that requirements/*.in and the extras of setup.py allow, with the
+# hashes of their files.
+LOCK := .venv/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+.PHONY: lock audit
+lock: build
+	@$(call pip_install,$(PY),release)
+	@$(foreach list,$(wildcard requirements/*.in),$(LOCK) $(list) -o $(list:.in=.txt) &&) true
+	@$(foreach extra,tui analysis,$(LOCK) setup.py --extra $(extra) -o requirements/$(extra).txt &&) true
+
+# Looks up the locked versions in the databases of known vulnerabilities.
+audit: build
+	@$(call pip_install,$(PY),release)
+	$(PY) -m pip_audit --disable-pip --require-hashes $(patsubst %,-r %,$(wildcard requirements/*.txt))
+
 # A wheel in build/dist for every Python from 3.11 on. auditwheel puts libbpf, libelf and libfuse into it, and
 # names the oldest glibc that has the symbols they need. The BPF objects are compiled here.
 .PHONY: wheel
 wheel: build
-	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/release.txt
+	@$(call pip_install,$(PY),release)
 	@rm -rf build/portable build/lib.* build/dist/*.whl
 	@umask 022; OPWATCH_BPF=require OPWATCH_PORTABLE=1 $(PY) -m pip wheel -q --disable-pip-version-check \
 		--no-build-isolation --no-deps -w build/portable .
@@ -257,19 +267,19 @@ waf-runs: build
 	$(PY) -m tests.bench.waf_runs
 
 test-analysis: build
-	@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS)
+	@$(call pip_install,$(PY),readers)
 	$(PY) -m tests.analysis
 
 # Rules, dashboards and manifests of a simulated fleet, slow drives in ten fleets, and tables of Delta and Iceberg, with
 # servers of Debian and types of npm; ten minutes. The chart is rendered if helm is installed.
 test-fleet: build
-	@$(PY) -m pip install -q --disable-pip-version-check $(TABLE_TOOLS) $(FLEET_TOOLS)
+	@$(call pip_install,$(PY),fleet)
 	OPWATCH_REQUIRE=fleet OPWATCH_SEED=$(or $(SEED),100) $(PY) -m pytest tests/fleet -n 0 -s --durations=0 --durations-min=5
 
 # Questions about 8,000 drives; one Prometheus and 200 hosts, six minutes; false alarms over ten days of 2,400 drives,
 # 36 minutes.
 bench-fleet: build
-	$(if $(OPWATCH_SMOKE),,@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS))
+	$(if $(OPWATCH_SMOKE),,@$(call pip_install,$(PY),readers))
 	$(PY) -m tests.bench.fleet_parquet_bench
 	$(PY) -m tests.bench.fleet_scrapes
 	$(PY) -m tests.bench.fleet_alerts

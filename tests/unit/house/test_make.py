@@ -14,6 +14,8 @@ NOT_SMOKED = {
     "exactness": "boots a guest of every kernel; CI runs the same tests on the kernels of its tier",
     "format": "changes the checkout; `make lint` runs the same tools",
     "install": "tests/native/test_install.py runs it",
+    "audit": "asks databases of vulnerabilities on the network",
+    "lock": "asks the package index for the newest versions",
     "wheel": "downloads auditwheel and builds for minutes; auditwheel judges the wheel",
     "uninstall": "tests/native/test_install.py runs it",
     "prose": "tests/unit/house/test_prose.py measures the same figures",

@@ -29,6 +29,7 @@ help:
 	@echo "make build       build the extension, and a .venv with opwatch"
 	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
 	@echo "make wheel       build a wheel that needs no compiler or library, in build/dist"
+	@echo "make release     build all files of a release in build/release; make reproducible builds twice and compares"
 	@echo "make lock        update the locked versions in requirements/; make audit looks up known vulnerabilities"
 	@echo "make deb         build Debian packages of this checkout, in build/deb"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
@@ -164,9 +165,44 @@ wheel: build
 		|| { cat build/portable/repair.txt; exit 1; }
 	@$(PY) -m auditwheel show build/dist/*.whl
 
+# CycloneDX bills of materials, in build/dist: of the wheel with its libraries, and of the extras.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' opwatch/__init__.py)
+.PHONY: sbom
+sbom: wheel
+	@$(PY) -m tests.release.sbom build/dist/*.whl build/dist/opwatch-$(VERSION).cdx.json
+	@cat requirements/tui.txt requirements/analysis.txt | $(PY) -m cyclonedx_py requirements --output-reproducible \
+		-o build/dist/opwatch-extras-$(VERSION).cdx.json -
+
+# The source distribution, and the files by which Fedora and Arch build from it, in build/dist.
+.PHONY: sdist
+sdist: build
+	@rm -f build/dist/*.tar.gz
+	@$(PY) setup.py -q sdist -d build/dist 2>build/sdist.txt || { cat build/sdist.txt; exit 1; }
+	@sed 's/@VERSION@/$(VERSION)/; s/@RPM_VERSION@/$(DEB_VERSION)/' tools/deploy/rpm/opwatch.spec \
+		> build/dist/opwatch.spec
+	@sum=$$(sha256sum < build/dist/opwatch-$(VERSION).tar.gz) && sed "s/@VERSION@/$(VERSION)/; s/@SHA256@/$${sum%% *}/" \
+		tools/deploy/arch/PKGBUILD > build/dist/PKGBUILD
+
+# All files of a release, in build/release, from a clone of the last commit; docs/releasing.md.
+.PHONY: release reproducible
+release:
+	@test -z "$$(git status --porcelain)" || { echo "opwatch: commit or remove the changes first" >&2; exit 1; }
+	@rm -rf build/release build/clone; mkdir -p build/release
+	@git clone -q . build/clone
+	$(MAKE) -s -C build/clone sdist sbom deb
+	@cp build/clone/build/dist/* build/clone/build/deb/*.deb build/release/
+	@cd build/release && sha256sum * > ../SHA256SUMS && mv ../SHA256SUMS . && cat SHA256SUMS
+
+# Builds wheel and Debian packages of the last commit in two folders; both give the same bytes. Ten minutes.
+reproducible:
+	@rm -rf build/first build/the-second
+	@for folder in build/first build/the-second; do git clone -q . $$folder && $(MAKE) -s -C $$folder wheel deb || exit 1; done
+	@cd build/first/build && for file in dist/*.whl deb/*.deb; do \
+		cmp "$$file" "../../the-second/build/$$file" && sha256sum "$$file" || exit 1; done
+
 # Debian packages of this checkout, in build/deb; the version is that of opwatch/__init__.py.
 DEB_PACKAGES := debhelper dh-python lintian python3-setuptools
-DEB_VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' opwatch/__init__.py | sed 's/\.dev/~dev/')
+DEB_VERSION = $(subst .dev,~dev,$(VERSION))
 # Two builds of a commit give the same bytes.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 

@@ -43,7 +43,7 @@ BLAMED_COLLECTORS = (
 _FIT_TOLERANCE = 0.02
 # Widening of a band: a share of all NAND bytes, and then at least this share of the band's middle. Both are
 # from drives whose collectors are none of the models (tests/bench/blame_bench).
-_MARGIN, _LEAST_HALF = 0.005, 0.1
+_MARGIN, _LEAST_HALF = 0.0125, 0.1
 
 
 class ByteBand(NamedTuple):

@@ -80,6 +80,8 @@ BROKER = "opwatch/tools/broker/opwatch-broker"
 IS_PORTABLE = os.environ.get("OPWATCH_PORTABLE") == "1"
 BPF_FOLDERS = r"/_native/(block|common|discards|history|writes)/"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+# Debug information without the build folder, so that builds in two folders give the same build ID.
+PATHS = f"-ffile-prefix-map={ROOT.resolve()}=."
 # Both programs run as root, or with capabilities, and read what other users write.
 HARDENING = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-fPIE", "-pie"]
 HARDENING += ["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
@@ -184,7 +186,7 @@ setup(
             "opwatch._native",
             sources=list_sources("opwatch/_native") + list_sources("opwatch/ftl"),
             include_dirs=["bpf", "build/bpf", "opwatch"],
-            extra_compile_args=["-std=gnu11", "-O3", *WARNINGS],
+            extra_compile_args=["-std=gnu11", "-O3", PATHS, *WARNINGS],
             py_limited_api=IS_PORTABLE,
             libraries=["m"],
             optional=os.environ.get("OPWATCH_BPF", "auto") != "require",

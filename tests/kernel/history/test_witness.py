@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,13 +103,22 @@ def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+# The kernel prints at most 10 failed requests in 5 s, of all disks (blk_print_req_error()).
+_RATE_LIMIT_S, _ATTEMPTS = 5.0, 4
+
+
 @pytest.mark.usefixtures("_speaking")
 def test_evidence_has_kernel_messages_of_the_audited_devices_only() -> None:
     """Discards fail, and the kernel logs the device, the sector and the operation."""
-    for _, result in trims.audit_until_complete(lambda: create_sealed("xfs")):
-        name = next(row.device for row in result.rows if row.layer == "loop")
-        said = result.evidence.log
+    for attempt in range(_ATTEMPTS):
+        for _, result in trims.audit_until_complete(lambda: create_sealed("xfs")):
+            name = next(row.device for row in result.rows if row.layer == "loop")
+            said = result.evidence.log
         assert said.unknown is None
-        assert any("DISCARD" in line and f"dev {name}," in line for line in said.lines), said
         assert not any("loop4077" in line for line in said.lines)
         assert all(name in line for line in said.lines)
+        if any("DISCARD" in line and f"dev {name}," in line for line in said.lines):
+            return
+        # Tests of failing disks that run at the same time used up the limit.
+        time.sleep(_RATE_LIMIT_S * (attempt + 1))
+    pytest.fail(f"no message about a discard: {said}")

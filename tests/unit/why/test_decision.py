@@ -18,6 +18,7 @@ from tests.unit.why.witnessed_runs import (
     Change,
     Second,
     draw_bursts,
+    list_names,
     make_disk,
     make_drive,
     make_seconds,
@@ -59,10 +60,6 @@ def decide(seed: int, change: Change, drive: DriveMaker | None = None, op: str =
     seconds = make_seconds(SECONDS, seed, places, change)
     witness = drive(seconds, places) if drive else None
     return decide_causes(make_slowness(make_disk(seconds), op, witness))
-
-
-def list_names(verdict: CauseVerdict) -> list[CauseName]:
-    return [one.candidate.name for cause in verdict.causes for one in cause.found]
 
 
 def share_owners(neighbour: float) -> dict[str, float]:

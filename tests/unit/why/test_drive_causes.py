@@ -18,6 +18,7 @@ from tests.unit.why.witnessed_runs import (
     BLOCK,
     MS,
     Second,
+    collect_names,
     draw_bursts,
     make_disk,
     make_drive,
@@ -26,10 +27,6 @@ from tests.unit.why.witnessed_runs import (
 )
 
 SECONDS, PERIOD, POLL = 120, 10, 5
-
-
-def list_names(verdict: CauseVerdict) -> set[CauseName]:
-    return {one.candidate.name for cause in verdict.causes for one in cause.found}
 
 
 def slow_down(second: Second) -> None:
@@ -49,7 +46,7 @@ def decide_regular(seed: int, *, has_nand: bool) -> CauseVerdict:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_regular_collection_is_named_if_each_episode_has_its_nand_writes(seed: int) -> None:
-    assert list_names(decide_regular(seed, has_nand=True)) == {CauseName.GARBAGE_COLLECTION}
+    assert collect_names(decide_regular(seed, has_nand=True)) == {CauseName.GARBAGE_COLLECTION}
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -69,7 +66,7 @@ def test_collection_is_named_if_the_excess_grows_with_the_nand_bytes_of_a_poll(s
     for at, one in enumerate(seconds):
         one.nand_per_s = 1000 * BLOCK * (1.1 + 2 * amounts[at // POLL])
     verdict = decide_causes(make_slowness(make_disk(seconds), "read", make_drive(seconds)))
-    assert list_names(verdict) <= {CauseName.GARBAGE_COLLECTION}
+    assert collect_names(verdict) <= {CauseName.GARBAGE_COLLECTION}
     assert verdict.causes
 
 
@@ -79,7 +76,7 @@ def decide_flushes(writes_per_flush: float) -> set[CauseName]:
         second.writes += 500 * writes_per_flush
 
     seconds = make_seconds(SECONDS, 4, draw_bursts(SECONDS, 4), change)
-    return list_names(decide_causes(make_slowness(make_disk(seconds), "read")))
+    return collect_names(decide_causes(make_slowness(make_disk(seconds), "read")))
 
 
 def test_flushes_are_named_together_with_the_writes_only_if_these_are_many() -> None:

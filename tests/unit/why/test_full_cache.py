@@ -8,7 +8,15 @@ import pytest
 
 from opwatch.why.candidate import CauseName
 from opwatch.why.decision import CauseVerdict, decide_causes
-from tests.unit.why.witnessed_runs import MS, Second, make_disk, make_drive, make_seconds, make_slowness
+from tests.unit.why.witnessed_runs import (
+    MS,
+    Second,
+    list_names,
+    make_disk,
+    make_drive,
+    make_seconds,
+    make_slowness,
+)
 
 SECONDS = 120
 
@@ -34,10 +42,6 @@ def make_spells(seed: int, cache_mb: float, *, is_sequential: bool = True) -> li
 def decide(seconds: list[Second], throttled: range = range(0)) -> CauseVerdict:
     drive = make_drive(seconds, throttled=throttled)
     return decide_causes(make_slowness(make_disk(seconds), "write", drive))
-
-
-def list_names(verdict: CauseVerdict) -> list[CauseName]:
-    return [one.candidate.name for cause in verdict.causes for one in cause.found]
 
 
 @pytest.mark.parametrize("seed", range(10))

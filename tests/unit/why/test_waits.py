@@ -22,6 +22,7 @@ from tests.unit.why.witnessed_runs import (
     US,
     S,
     Second,
+    collect_names,
     draw_bursts,
     make_disk,
     make_drive,
@@ -31,10 +32,6 @@ from tests.unit.why.witnessed_runs import (
 
 SECONDS = 120
 SETTINGS = QueueSettings("mq-deadline", 64, 75_000)
-
-
-def list_names(verdict: CauseVerdict) -> set[CauseName]:
-    return {one.candidate.name for cause in verdict.causes for one in cause.found}
 
 
 def slow_down(cpu: float = 0.1) -> Callable[[Second], None]:
@@ -59,7 +56,7 @@ def decide_path(seed: int, cpu: float, places: Iterable[int] | None = None) -> C
 
 
 def test_path_is_named_while_the_cpus_are_as_busy_as_otherwise() -> None:
-    assert list_names(decide_path(3, 0.1)) == {CauseName.PATH}
+    assert collect_names(decide_path(3, 0.1)) == {CauseName.PATH}
 
 
 def test_path_is_named_on_saturated_cpus_if_all_requests_were_late() -> None:
@@ -67,11 +64,11 @@ def test_path_is_named_on_saturated_cpus_if_all_requests_were_late() -> None:
     for one in seconds:
         one.cpu = 0.99
     verdict = decide_causes(make_slowness(make_disk(seconds), "read", report_drive_times(seconds)))
-    assert list_names(verdict) == {CauseName.PATH}
+    assert collect_names(verdict) == {CauseName.PATH}
 
 
 def test_busy_cpus_are_named_instead_of_the_path() -> None:
-    assert list_names(decide_path(3, 0.8)) == {CauseName.HOST_CPU}
+    assert collect_names(decide_path(3, 0.8)) == {CauseName.HOST_CPU}
 
 
 def test_path_is_unknown_if_only_some_of_the_requests_were_late() -> None:
@@ -87,7 +84,7 @@ def test_flushes_are_named_instead_of_the_path_on_which_requests_wait_for_them()
 
     seconds = make_seconds(SECONDS, 3, draw_bursts(SECONDS, 3), change)
     verdict = decide_causes(make_slowness(make_disk(seconds), "read", report_drive_times(seconds)))
-    assert list_names(verdict) == {CauseName.FLUSHES}
+    assert collect_names(verdict) == {CauseName.FLUSHES}
 
 
 def test_slow_intervals_of_another_layer_do_not_count_against_a_witness() -> None:
@@ -103,7 +100,7 @@ def test_slow_intervals_of_another_layer_do_not_count_against_a_witness() -> Non
     shares = tuple(0.05 if at in in_path else 0.95 for at in range(180))
     drive = replace(make_drive(seconds), drive_shares={"read": shares})
     verdict = decide_causes(make_slowness(make_disk(seconds), "read", drive))
-    assert list_names(verdict) == {CauseName.FLUSHES}
+    assert collect_names(verdict) == {CauseName.FLUSHES}
     assert verdict.unknown < 0.2
 
 
@@ -159,12 +156,12 @@ def test_scheduler_is_named_if_the_disk_has_one(
     settings: QueueSettings | None, cpu: float, names: set[CauseName]
 ) -> None:
     disk = make_waiting("queue_ns", settings, cpu=cpu)
-    assert list_names(decide_causes(make_slowness(disk, "read"))) == names
+    assert collect_names(decide_causes(make_slowness(disk, "read"))) == names
 
 
 def test_scheduler_is_not_named_while_the_cpus_are_busier() -> None:
     disk = make_waiting("queue_ns", SETTINGS, cpu=0.9)
-    assert CauseName.SCHEDULER not in list_names(decide_causes(make_slowness(disk, "read")))
+    assert CauseName.SCHEDULER not in collect_names(decide_causes(make_slowness(disk, "read")))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +172,7 @@ def test_tags_are_named_if_all_of_them_were_used(
     settings: QueueSettings | None, depth: float, names: set[CauseName]
 ) -> None:
     disk = make_waiting("admission_ns", settings, depth)
-    assert list_names(decide_causes(make_slowness(disk, "read"))) == names
+    assert collect_names(decide_causes(make_slowness(disk, "read"))) == names
 
 
 @pytest.mark.parametrize(
@@ -188,7 +185,7 @@ def test_write_back_throttling_is_named_if_it_is_on(
     disk = make_waiting("admission_ns", settings)
     for at in range(len(disk)):
         disk.ops["read"].admission_ns[at] = 1000.0
-    assert list_names(decide_causes(make_slowness(disk, "write"))) == names
+    assert collect_names(decide_causes(make_slowness(disk, "write"))) == names
 
 
 LIMIT = GroupSetting("/db", "io.max", "riops=50")
@@ -204,7 +201,7 @@ def test_io_max_is_named_if_a_group_has_a_limit(
 ) -> None:
     disk = make_waiting("throttle_ns", replace(SETTINGS, groups=groups))
     verdict = decide_causes(make_slowness(disk, "read"))
-    assert list_names(verdict) == names
+    assert collect_names(verdict) == names
     assert bool(verdict.needs) is not bool(names)
 
 
@@ -221,7 +218,7 @@ def test_limit_of_a_group_without_requests_is_not_in_the_evidence() -> None:
 def test_limit_that_was_removed_before_the_waits_is_not_named() -> None:
     disk = make_waiting("throttle_ns", replace(SETTINGS, groups=(LIMIT,)))
     disk.settings.append((min(draw_bursts(SECONDS, 5)) * S, replace(SETTINGS, groups=())))
-    assert not list_names(decide_causes(make_slowness(disk, "read")))
+    assert not collect_names(decide_causes(make_slowness(disk, "read")))
 
 
 @pytest.mark.parametrize(
@@ -237,21 +234,21 @@ def test_waits_before_allocation_are_named_by_the_settings_of_groups(
     settings: QueueSettings, names: set[CauseName]
 ) -> None:
     verdict = decide_causes(make_slowness(make_waiting("admission_ns", settings), "read"))
-    assert list_names(verdict) == names
+    assert collect_names(verdict) == names
     assert any("io.latency" in need for need in verdict.needs) is (settings.groups is None)
 
 
 def test_iocost_is_not_named_while_the_cpus_are_busier() -> None:
     settings = replace(SETTINGS, io_cost="enable=1 ctrl=auto", groups=())
     disk = make_waiting("admission_ns", settings, cpu=0.9)
-    assert not list_names(decide_causes(make_slowness(disk, "read")))
+    assert not collect_names(decide_causes(make_slowness(disk, "read")))
 
 
 def test_tags_and_iocost_cannot_be_told_apart_while_all_tags_are_used() -> None:
     settings = replace(SETTINGS, io_cost="enable=1 ctrl=auto", groups=())
     verdict = decide_causes(make_slowness(make_waiting("admission_ns", settings, depth=64), "read"))
     assert [len(cause.found) for cause in verdict.causes] == [2]
-    assert list_names(verdict) == {CauseName.IO_COST, CauseName.TAGS}
+    assert collect_names(verdict) == {CauseName.IO_COST, CauseName.TAGS}
 
 
 def test_limit_whose_waits_were_not_measured_is_reported() -> None:
@@ -283,11 +280,11 @@ def make_polled(*, is_inside: bool) -> CauseVerdict:
 
 
 def test_regular_polls_are_named_if_the_slow_requests_were_in_flight_during_them() -> None:
-    assert list_names(make_polled(is_inside=True)) == {CauseName.POLLING}
+    assert collect_names(make_polled(is_inside=True)) == {CauseName.POLLING}
 
 
 def test_regular_polls_are_not_named_if_the_slow_requests_came_later() -> None:
-    assert CauseName.POLLING not in list_names(make_polled(is_inside=False))
+    assert CauseName.POLLING not in collect_names(make_polled(is_inside=False))
 
 
 def decide_kernel(usual: float, during: float) -> CauseVerdict:
@@ -308,11 +305,11 @@ def decide_kernel(usual: float, during: float) -> CauseVerdict:
 
 
 def test_regular_work_of_the_kernel_is_named_if_its_own_requests_are_the_slow_ones() -> None:
-    assert list_names(decide_kernel(10, 3000)) == {CauseName.KERNEL_WORK}
+    assert collect_names(decide_kernel(10, 3000)) == {CauseName.KERNEL_WORK}
 
 
 def test_work_of_the_kernel_is_not_named_if_it_is_the_same_as_otherwise() -> None:
-    assert CauseName.KERNEL_WORK not in list_names(decide_kernel(1000, 1000))
+    assert CauseName.KERNEL_WORK not in collect_names(decide_kernel(1000, 1000))
 
 
 def change_settings(disk: WitnessedDisk, seed: int, settings: QueueSettings) -> None:
@@ -326,13 +323,13 @@ def change_settings(disk: WitnessedDisk, seed: int, settings: QueueSettings) -> 
 def test_fewer_tags_during_the_slow_seconds_are_named() -> None:
     disk = make_waiting("admission_ns", SETTINGS)
     change_settings(disk, 5, replace(SETTINGS, nr_requests=4))
-    assert list_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.TAGS}
+    assert collect_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.TAGS}
 
 
 def test_fewer_tags_at_other_times_are_not_named() -> None:
     disk = make_waiting("admission_ns", SETTINGS)
     change_settings(disk, 77, replace(SETTINGS, nr_requests=4))
-    assert not list_names(decide_causes(make_slowness(disk, "read")))
+    assert not collect_names(decide_causes(make_slowness(disk, "read")))
 
 
 def test_witnesses_of_the_device_are_no_candidates_while_it_is_as_fast_as_otherwise() -> None:
@@ -340,10 +337,10 @@ def test_witnesses_of_the_device_are_no_candidates_while_it_is_as_fast_as_otherw
         second.queue_ns, second.flushes, second.writes = 20 * MS, 500, 1500
 
     disk = make_disk(make_seconds(SECONDS, 5, draw_bursts(SECONDS, 5), change))
-    assert list_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}
+    assert collect_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}
 
 
 def test_another_scheduler_during_the_slow_seconds_is_named() -> None:
     disk = make_waiting("queue_ns", SETTINGS)
     change_settings(disk, 5, replace(SETTINGS, scheduler="bfq"))
-    assert list_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}
+    assert collect_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from opwatch.owners.cells import OwnerKey, OwnerKind
 from opwatch.samples.sample import GroupSetting, QueueSettings
+from opwatch.why.candidate import CauseName
+from opwatch.why.decision import CauseVerdict
 from opwatch.why.drives import DriveWitness
 from opwatch.why.slowness import Slowness, find_slowness
 from opwatch.why.witnessed import NAN, OpSeries, OwnerSeries, WitnessedDisk, WitnessedRun
@@ -175,3 +177,13 @@ def make_slowness(disk: WitnessedDisk, op: str, drive: DriveWitness | None = Non
     found = find_slowness(run, disk, op, drive)
     assert found
     return found
+
+
+def list_names(verdict: CauseVerdict) -> list[CauseName]:
+    """Return the named causes in the order of the answer."""
+    return [one.candidate.name for cause in verdict.causes for one in cause.found]
+
+
+def collect_names(verdict: CauseVerdict) -> set[CauseName]:
+    """Return the named causes, where their order is not tested."""
+    return set(list_names(verdict))

@@ -26,7 +26,7 @@ class Cause:
     what: str
     act: Act | None = None  # during each window; None: it acts by itself
     config: dict[str, int] = field(default_factory=dict)
-    op: str = "100%"
+    op: str = "400%"  # the base load does not use it up, so the drive has nothing to collect
     faults: Callable[[random.Random], tuple[str, ...]] = lambda _: ()
     episodes: tuple[str, ...] = ()
     counter: tuple[str, int] | None = None  # its name, and the growth per poll that counts

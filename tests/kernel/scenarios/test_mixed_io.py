@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,7 +135,12 @@ def test_sysbench_load_matches_the_kernel_counts(point: Path, tmp_path: Path) ->
         pytest.skip("sysbench is not installed")
     words = ("--load", "sysbench", "--workload", "rndwr", "--journals", str(tmp_path), "--json")
     more = ("--on", f"one={point}", "--set", "run_s=2s", "--set", "threads=4")
-    done = subprocess.run([*COMMAND, *words, *more], capture_output=True, text=True, timeout=300, check=False)
+    # A folder of its own, because other tests run sysbench at the same time.
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    argv = [*COMMAND, *words, *more]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["workload"].endswith(", by sysbench")
@@ -145,7 +149,7 @@ def test_sysbench_load_matches_the_kernel_counts(point: Path, tmp_path: Path) ->
     assert rate["reads"] == 0 < rate["writes"] <= member["writes"] <= rate["writes"] + 64
     assert rate["bytes_per_s"] == pytest.approx(rate["iops"] * 16384)
     assert sorted(os.listdir(point)) == ["lost+found"]
-    assert not list(Path(tempfile.gettempdir()).glob("opwatch-sysbench-*"))
+    assert not list(temporary.iterdir())
 
 
 def _list_recorded(folder: Path) -> list[tuple[str, ExperimentState]]:

@@ -190,8 +190,9 @@ class _Proof:
             after = _read_use_counts(self._stack).get(name)
             if after is None:
                 return None
-            if after < self._written[name] or time.monotonic() > end:
-                return Count(self._before[name], self._written[name], after, sum(self._sizes))
+            count = Count(self._before[name], self._written[name], after, sum(self._sizes))
+            if count.has_followed_trim or time.monotonic() > end:
+                return count
             time.sleep(0.1)
 
 
@@ -230,8 +231,10 @@ class _Witnesses:
         )
 
     def _add_use_counts(self, evidence: AuditEvidence) -> AuditEvidence:
-        """Add the drives' current use counts. Waits once for drives that may free space later."""
-        end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
+        """Add the drives' current use counts. Waits for drives that may free space later, but not again if a
+        drive has not even freed the sentinels by now."""
+        count = evidence.read_back.count if evidence.read_back else None
+        end = time.monotonic() + (0 if count and count.has_ignored_trim else PROVE_WAIT_S)
         while True:
             evidence = replace(evidence, in_use=dict(self._compare_use_counts()))
             if not evidence.in_use or time.monotonic() > end or not self._is_early(evidence):

@@ -228,13 +228,14 @@ demo: build
 KERNEL_WORKERS := 4
 PARALLEL = -n $(KERNEL_WORKERS) --dist loadfile --no-loadscope-reorder
 
-# Leaves out the cases marked as manual: further values of a parameter, and long runs.
+# Leaves out the cases marked as manual: further values of a parameter, and long runs. Up to three tests that fail
+# beside others are repeated alone, and are named if they pass then (tests/repeat.py).
 test: build
 	$(call install_packages,$(LOAD_PACKAGES) $(SHELL_PACKAGES))
 	@echo "opwatch: 1 of 2: tests without privileges; about 7 minutes on two idle processors"
-	$(PY) -m pytest -n auto --maxprocesses 4 -m 'not manual' tests/unit
+	$(PY) -m tests.repeat -n auto --maxprocesses 4 -m 'not manual' tests/unit
 	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 11 minutes"
-	$(PY) -m pytest $(PARALLEL) -m 'not manual' tests/native tests/kernel
+	$(PY) -m tests.repeat $(PARALLEL) -m 'not manual' tests/native tests/kernel
 
 # Adds the manual cases, about 10 minutes, and guests, about 45 minutes for each kernel of tests/vm/kernels.toml.
 test-all: test
@@ -249,7 +250,7 @@ test-kernel: build
 # TIER=ci the tier that kernels.toml names for each kernel. At most two guests run at a time (slots.py).
 test-vm: build
 	$(call install_packages,$(VM_PACKAGES))
-	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm -n 2 --maxschedchunk 1 \
+	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m tests.repeat tests/vm -n 2 --maxschedchunk 1 \
 		--durations=0 --durations-min=5 $(if $(TEST),-k '$(TEST)')
 
 # A guest of another architecture: its userspace is fetched, the extension cross-compiled.

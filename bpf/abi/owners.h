@@ -45,8 +45,28 @@ struct ow_owner_counts {
 	__u64 pad;
 };
 
-/* Cache of owner indices. Each CPU has two, one per program that counts owners, so that programs
- * do not read entries while another program writes. */
+/* Written by the issue program with queue time, per CPU: as in struct ow_entry_counts and
+ * ow_wait_counts, for the requests of one owner. */
+struct ow_owner_waits {
+	__u64 queued;
+	__u64 queue_sum_ns;
+	__u64 throttle_known;
+	__u64 throttled;
+	__u64 throttle_sum_ns;
+	__u64 admission_known;
+	__u64 admission_sum_ns;
+	__u64 pad;
+};
+
+/* Cache of owner indices. Each CPU has one per program that counts owners, so that programs do not
+ * read entries while another program writes. */
+enum ow_owner_cache {
+	OW_COMPLETION_CACHE,
+	OW_BIO_CACHE,
+	OW_ISSUE_CACHE,
+	OW_NR_OWNER_CACHES,
+};
+
 struct ow_recent_owner {
 	struct ow_owner_key key;
 	__u32 index; /* 0: none */

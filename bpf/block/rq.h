@@ -44,25 +44,34 @@ static __always_inline bool find_rq_target(struct rq_location *at, struct reques
 }
 
 /* Count the queue time from our timestamp, or from the kernel's without block_io_start, and the
- * waits before. */
+ * waits before; for the target first, and for the owner afterwards. */
 static __always_inline void measure_queue_time(struct ow_counts *c, struct rq_location *at,
 					       struct request *rq, __u64 now, bool raw)
 {
+	struct request_waits waits = {OW_NO_WAIT, OW_NO_WAIT, OW_NO_WAIT};
 	__u64 since;
 
 	if (own_queue_stamp) {
 		since = take_queue_time(at, rq);
-		count_request_waits(&c->wait, at, rq);
+		take_request_waits(&waits, at, rq);
 	} else {
 		/*
 		 * Before Linux kernel commit da4c8c3d0975 ("block: cache current nsec time in
 		 * struct blk_plug") (in v6.9) this is the clock at allocation, not a cached time.
 		 */
 		since = READ(raw, rq, start_time_ns);
-		count_bio_waits(&c->wait, rq, at->key.op, since);
+		read_bio_waits(&waits, rq, at->key.op, since);
 	}
-	if (since && since <= now)
-		count_queue_time(&c->entry, &at->key, now - since);
+	count_waits(&c->wait, &waits);
+	if (since && since <= now) {
+		waits.queue_ns = now - since;
+		count_queue_time(&c->entry, &at->key, waits.queue_ns);
+	}
+	if (settings.by_owner == OW_BY_PROCESS)
+		count_owner_waits(&at->key, rq, find_submitter(rq, get_stored_submitter(at, rq)),
+				  &waits, raw);
+	else if (settings.by_owner)
+		count_owner_waits(&at->key, rq, NULL, &waits, raw);
 }
 
 static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bool raw)

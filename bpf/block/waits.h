@@ -85,9 +85,20 @@ static __always_inline struct ow_wait *find_bio_wait(struct request *rq, __u32 o
 	return wait && wait->key == bio && wait->submitted_ns <= queued_ns ? wait : NULL;
 }
 
-static __always_inline void count_waits(struct ow_wait_counts *c, __u64 throttle_ns,
-					__u64 admission_ns)
+/* Waits of a request before its issue, OW_NO_WAIT if unknown. The throttle time is known only if
+ * the admission time is. */
+struct request_waits {
+	__u64 throttle_ns;
+	__u64 admission_ns;
+	__u64 queue_ns;
+};
+
+static __always_inline void count_waits(struct ow_wait_counts *c, const struct request_waits *waits)
 {
+	__u64 throttle_ns = waits->throttle_ns, admission_ns = waits->admission_ns;
+
+	if (admission_ns == OW_NO_WAIT)
+		return;
 	c->admission_known++;
 	c->admission_sum_ns += admission_ns;
 	if (admission_ns > c->admission_max_ns)
@@ -122,26 +133,29 @@ static __always_inline void store_request_waits(const struct rq_location *at, st
 	to->key = (__u64)rq;
 }
 
-/* Count the waits stored for @rq at its issue. */
-static __always_inline void count_request_waits(struct ow_wait_counts *c,
-						const struct rq_location *at, struct request *rq)
+/* Take the waits stored for @rq at its issue. */
+static __always_inline void take_request_waits(struct request_waits *ret,
+					       const struct rq_location *at, struct request *rq)
 {
 	struct ow_wait *wait = at->stamp < 0 ? NULL : get_wait(at->stamp);
 
 	if (!wait || wait->key != (__u64)rq)
 		return;
 	wait->key = 0;
-	count_waits(c, wait->throttle_ns, wait->admission_ns);
+	ret->throttle_ns = wait->throttle_ns;
+	ret->admission_ns = wait->admission_ns;
 }
 
 /* The same without block_io_start: @queued_ns is the kernel's time of the allocation. */
-static __always_inline void count_bio_waits(struct ow_wait_counts *c, struct request *rq, __u32 op,
-					    __u64 queued_ns)
+static __always_inline void read_bio_waits(struct request_waits *ret, struct request *rq, __u32 op,
+					   __u64 queued_ns)
 {
 	struct ow_wait *wait = find_bio_wait(rq, op, queued_ns);
 
-	if (wait)
-		count_waits(c, wait->throttle_ns, queued_ns - wait->submitted_ns);
+	if (!wait)
+		return;
+	ret->throttle_ns = wait->throttle_ns;
+	ret->admission_ns = queued_ns - wait->submitted_ns;
 }
 
 SEC("tp_btf/block_bio_queue")

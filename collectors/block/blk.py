@@ -271,6 +271,8 @@ class BlockTracer:
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
         self._counted = [SettledReadings(stat.read_with_ticks) for stat in self._stats]
         self._has_owners = by is not None
+        # Waits before the issue are counted by owner.
+        self.has_owner_waits = by is not None and queue_time
         # Owners of each leaf at the last reading. Empty unless requested.
         self.owned: list[ReadCells] = []
         # Earlier activity of owners that were evicted and returned.

@@ -74,15 +74,19 @@ class LiveOwners:
             return {}
         cells: dict[int, ReadCells] = {}
         earlier: dict[int, Mapping[Cell, Earlier]] = {}
+        has_waits: dict[int, bool] = {}
         for tracer, all_places in self._tracers.with_places():
             # A tracer attached without owners has none.
             if isinstance(tracer, BlockTracer) and tracer.owned:
                 cells |= zip(all_places, tracer.owned, strict=True)
                 earlier |= zip(all_places, tracer.earlier, strict=True)
+                has_waits |= dict.fromkeys(all_places, tracer.has_owner_waits)
         cells = {place: owned for place, owned in cells.items() if place in places}
         self._resolve_names(cells)
         return {
-            place: OwnerSample(self._by, self._make_rows(owned, earlier[place]), owned.no_room)
+            place: OwnerSample(
+                self._by, self._make_rows(owned, earlier[place]), owned.no_room, has_waits[place]
+            )
             for place, owned in cells.items()
         }
 

@@ -15,7 +15,7 @@ from opwatch.trace.programs import ProgramSet
 VERSION = 1
 SOCKET = "/run/opwatch/broker.sock"
 EVICTED_OWNERS = 0xFFFFFFFF
-OWNER_BYTES = 64
+OWNER_BYTES = 136
 
 
 class RequestKind(enum.IntEnum):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from opwatch.metrics.family import LabelValues, MetricSamples
 from opwatch.metrics.label_text import clean_label, shorten_label
 from opwatch.metrics.table import OWNER_BYTES, OWNER_DEPARTED, OWNER_REQUESTS, OWNER_SECONDS
-from opwatch.owners.cells import OwnedCounts, OwnerKind, add_counts
+from opwatch.owners.cells import OwnedCounts, OwnerKind, add_counts, subtract_counts
 from opwatch.owners.containers import find_container
 from opwatch.owners.sample import OwnerCounts, Owners, OwnerSample, compare_owners
 from opwatch.trace.abi import LATENCY, SIZE, TargetSample
@@ -123,7 +123,7 @@ class OwnerRanking:
                 return
             sums = self._ranks[name].sums
             for op, counts in sums.items():
-                self._departed[op] = _subtract(self._departed[op], counts)
+                self._departed[op] = subtract_counts(self._departed[op], counts)
             self._members[name] = _Member(
                 _make_labels(name, by_label[name].path), now_ns, self._start_sums(sums)
             )
@@ -192,10 +192,6 @@ def _make_labels(label: str, path: str) -> LabelValues:
     container = find_container(path)
     pod = container.pod if container and container.pod else ""
     return label, pod, shorten_label(container.number or "") if container else ""
-
-
-def _subtract(counts: OwnedCounts, less: OwnedCounts) -> OwnedCounts:
-    return OwnedCounts(*(more - part for more, part in zip(counts, less, strict=True)))
 
 
 def drop_histograms(sample: TargetSample) -> TargetSample:

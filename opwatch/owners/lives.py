@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opwatch.owners.cells import Cells, OwnedCounts, OwnerKey, add_counts
+from opwatch.owners.cells import Cells, OwnedCounts, OwnerKey, add_counts, subtract_counts
 
 # Number of evicted owners remembered. A forgotten owner restarts from zero when reappearing.
 MAX_PAST = 1 << 16
@@ -55,7 +55,7 @@ class OwnerTotals:
         earlier = {cell: self._past[cell] for cell in _keep_owned(after) if cell in self._past}
         away = dict(self._sums)
         for (_, op), past in earlier.items():
-            away[op] = _subtract_counts(away[op], past.counts)
+            away[op] = subtract_counts(away[op], past.counts)
         return WholeCells(
             self._add_totals(before, earlier, away), self._add_totals(after, earlier, away), earlier
         )
@@ -94,7 +94,3 @@ class OwnerTotals:
 
 def _keep_owned(cells: Collection[tuple[OwnerKey | None, str]]) -> list[Cell]:
     return [(key, op) for key, op in cells if key is not None]
-
-
-def _subtract_counts(counts: OwnedCounts, past: OwnedCounts) -> OwnedCounts:
-    return OwnedCounts(*(more - less for more, less in zip(counts, past, strict=True)))

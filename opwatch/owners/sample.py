@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind, add_counts
+from opwatch.owners.cells import (
+    OwnedCounts,
+    OwnerGrouping,
+    OwnerKey,
+    OwnerKind,
+    add_counts,
+    extract_counts,
+    subtract_counts,
+)
 from opwatch.owners.containers import Container, find_container
 from opwatch.owners.lives import Earlier
 from opwatch.trace.abi import TargetSample
@@ -44,12 +52,14 @@ class OwnerSample:
     """The owners of one disk at a sample.
 
     Counts of the disk that are missing here belong to others. `no_room` is the part that was not attributed
-    because the table of owners was full.
+    because the table of owners was full. `has_waits`: waits were counted by owner; false in recordings of
+    older versions.
     """
 
     by: OwnerGrouping
     rows: tuple[OwnerRow, ...]
     no_room: OwnedCounts = _NOTHING
+    has_waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +88,14 @@ class Owners:
     """The owners of a disk's requests, sorted by bytes in descending order.
 
     `other`, by operation, is the remainder: with it, each column adds up to the disk's total exactly.
-    `no_room` is the part of it due to a full table of owners.
+    `no_room` is the part of it due to a full table of owners. `has_waits`: waits were counted by owner.
     """
 
     by: OwnerGrouping
     owners: tuple[OwnerCounts, ...]
     other: Mapping[str, OwnedCounts]
     no_room: OwnedCounts = _NOTHING
+    has_waits: bool = False
 
 
 def compare_owners(then: OwnerSample, now: OwnerSample, begin: TargetSample, end: TargetSample) -> Owners:
@@ -93,22 +104,30 @@ def compare_owners(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
     `begin` and `end` are the disk's own samples of the same times.
     """
     before = {row.key: row.counts for row in then.rows}
+    has_waits = then.has_waits and now.has_waits
     grown: dict[OwnerKey, dict[str, list[int]]] = {}
     for row in now.rows:
         was = before.get(row.key, {})
         grown[row.key] = {
-            op: _count_growth(counts, was[op] if op in was else _find_absent_counts(row, op, begin))
+            op: _count_growth(
+                counts, was[op] if op in was else _find_absent_counts(row, op, begin), waits=has_waits
+            )
             for op, counts in row.counts.items()
         }
     other = {
-        op: _compute_remainder(op, [ops[op] for ops in grown.values() if op in ops], begin, end)
+        op: _compute_remainder(
+            subtract_counts(extract_counts(end.ops[op]), extract_counts(begin.ops[op])).list_numbers(
+                waits=has_waits
+            ),
+            [ops[op] for ops in grown.values() if op in ops],
+        )
         for op in end.ops
     }
     owners = [
         OwnerCounts(
             row.key,
             row.name,
-            {op: OwnedCounts(*counts) for op, counts in ops.items() if any(counts)},
+            {op: OwnedCounts.from_numbers(counts) for op, counts in ops.items() if any(counts)},
             row.group,
         )
         for row in now.rows
@@ -118,12 +137,16 @@ def compare_owners(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
         by=now.by,
         owners=tuple(sorted((one for one in owners if one.ops), key=_sort_key)),
         other={op: counts for op, counts in other.items() if any(counts)},
-        no_room=OwnedCounts(*_count_growth(now.no_room, then.no_room)),
+        no_room=OwnedCounts.from_numbers(_count_growth(now.no_room, then.no_room, waits=has_waits)),
+        has_waits=has_waits,
     )
 
 
-def _count_growth(now: OwnedCounts, then: OwnedCounts) -> list[int]:
-    return [max(0, more - less) for more, less in zip(now, then, strict=True)]
+def _count_growth(now: OwnedCounts, then: OwnedCounts, *, waits: bool) -> list[int]:
+    return [
+        max(0, more - less)
+        for more, less in zip(now.list_numbers(waits=waits), then.list_numbers(waits=waits), strict=True)
+    ]
 
 
 def _find_absent_counts(row: OwnerRow, op: str, begin: TargetSample) -> OwnedCounts:
@@ -140,15 +163,16 @@ def merge_owners(parts: Iterable[Owners], by: OwnerGrouping) -> Owners:
     """Merge the owners of several disks."""
     owners: dict[OwnerKey, OwnerCounts] = {}
     other: dict[str, OwnedCounts] = {}
-    no_room = _NOTHING
+    no_room, has_waits = _NOTHING, False
     for part in parts:
+        has_waits |= part.has_waits
         other = _merge_counts(other, part.other)
         no_room = add_counts((no_room, part.no_room))
         for one in part.owners:
             before = owners.get(one.key)
             ops = _merge_counts(before.ops, one.ops) if before else one.ops
             owners[one.key] = OwnerCounts(one.key, one.name, ops, one.group)
-    return Owners(by, tuple(sorted(owners.values(), key=_sort_key)), other, no_room)
+    return Owners(by, tuple(sorted(owners.values(), key=_sort_key)), other, no_room, has_waits)
 
 
 def _merge_counts(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts]) -> dict[str, OwnedCounts]:
@@ -157,23 +181,19 @@ def _merge_counts(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts
     }
 
 
-def _compute_remainder(
-    op: str, owned: list[list[int]], begin: TargetSample, end: TargetSample
-) -> OwnedCounts:
-    """Return the counts of an operation that belong to no listed owner.
+def _compute_remainder(left: list[int], owned: list[list[int]]) -> OwnedCounts:
+    """Return what is left of an operation's counts, those that belong to no listed owner.
 
     Owners may exceed the disk's count by requests already counted for one but not the other; the excess is
     subtracted from the largest owners.
     """
-    then, now = begin.ops[op], end.ops[op]
-    left = [now.completed - then.completed, now.bytes - then.bytes, now.sum_ns - then.sum_ns]
     for at in range(len(left)):
         left[at] -= sum(counts[at] for counts in owned)
         for counts in sorted(owned, key=lambda one: -one[at]) if left[at] < 0 else ():
             less = min(counts[at], -left[at])
             counts[at] -= less
             left[at] += less
-    return OwnedCounts(*left)
+    return OwnedCounts.from_numbers(left)
 
 
 def _sort_key(owned: OwnerCounts) -> tuple[int, ...]:

@@ -19,7 +19,9 @@ _OP_BYTES = (abi.SAMPLE_BYTES - 16) // len(abi.OPS)
 
 
 def make_hello(sample_bytes: int = abi.SAMPLE_BYTES) -> bytes:
-    return struct.pack("=4IQ24s", protocol.VERSION, sample_bytes, _OP_BYTES, 64, 5, b"0.1.0")
+    return struct.pack(
+        "=4IQ24s", protocol.VERSION, sample_bytes, _OP_BYTES, protocol.OWNER_BYTES, 5, b"0.1.0"
+    )
 
 
 def make_reply(tag: int, data: bytes = b"", *, error: int = 0, status: int = 0) -> bytes:

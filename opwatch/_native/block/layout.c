@@ -64,7 +64,9 @@ int ow_count_possible_cpus(void)
 /* Return the maximum number of owners. */
 static __u32 count_max_owners(const struct ow_tracer_config *config, const struct ow_shape *shape)
 {
-	__u32 max_owners = OW_MAX_OWNER_BYTES / sizeof(struct ow_owner_counts) / shape->nr_cpus;
+	size_t bytes = sizeof(struct ow_owner_counts) +
+		       (config->queue_time ? sizeof(struct ow_owner_waits) : 0);
+	__u32 max_owners = OW_MAX_OWNER_BYTES / bytes / shape->nr_cpus;
 
 	if (config->by == OW_BY_NONE)
 		return 1;
@@ -82,6 +84,7 @@ struct map_sizes ow_compute_map_sizes(const struct ow_tracer_config *config,
 	bool shared = ow_shares_lanes(shape);
 	bool submitters = config->slow_ns || config->by == OW_BY_PROCESS;
 	__u32 owners = count_max_owners(config, shape);
+	__u32 counts = config->by ? (OW_SHARED_OWNERS + owners) * shape->nr_cpus : 1;
 
 	return (struct map_sizes){
 		.full_rows = shared ? 1 : rows,
@@ -102,8 +105,9 @@ struct map_sizes ow_compute_map_sizes(const struct ow_tracer_config *config,
 		.parts = config->slow_ns ? OW_SLOW_PARTS : 1,
 		.slow_ring = config->slow_ns ? OW_SLOW_RING_BYTES : (__u32)sysconf(_SC_PAGESIZE),
 		.owners = owners,
-		.owner_counts = config->by ? (OW_SHARED_OWNERS + owners) * shape->nr_cpus : 1,
-		.recent_owners = config->by ? shape->nr_cpus * 2 : 1,
+		.owner_counts = counts,
+		.owner_waits = config->queue_time ? counts : 1,
+		.recent_owners = config->by ? shape->nr_cpus * OW_NR_OWNER_CACHES : 1,
 		.owner_entries = config->by ? OW_SHARED_OWNERS + owners : 1,
 	};
 }
@@ -128,6 +132,7 @@ static __u64 sum_map_bytes(const struct ow_tracer_config *config, const struct o
 	       n.hashed_submitters * HASH_ENTRY_BYTES(struct ow_submitter) +
 	       n.parts * HASH_ENTRY_BYTES(__u64) + n.owners * HASH_ENTRY_BYTES(struct ow_owner) +
 	       (__u64)n.owner_counts * sizeof(struct ow_owner_counts) +
+	       (__u64)n.owner_waits * sizeof(struct ow_owner_waits) +
 	       (__u64)n.recent_owners * sizeof(struct ow_recent_owner[OW_RECENT_OWNERS]) +
 	       OW_HASHED_STAMPS * HASH_ENTRY_BYTES(__u64[2]) +
 	       OW_TABLE_SIZE * sizeof(struct ow_disk) + OW_MAX_TARGETS * sizeof(struct ow_target);

@@ -46,8 +46,8 @@ static inline bool ow_shares_lanes(const struct ow_shape *shape)
 struct map_sizes {
 	__u32 full_rows, bare_rows, used_rows, hot_hists, cold_hists, queue_latency, statuses,
 		stamps, queue_stamps, hashed_queue_stamps, waits, throttled, bios, submitters,
-		hashed_submitters, parts, slow_ring, owners, owner_counts, recent_owners,
-		owner_entries; /* entries per CPU in owner_counts */
+		hashed_submitters, parts, slow_ring, owners, owner_counts, owner_waits,
+		recent_owners, owner_entries; /* entries per CPU in owner_counts */
 };
 
 struct map_sizes ow_compute_map_sizes(const struct ow_tracer_config *config,

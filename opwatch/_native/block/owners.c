@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Reads the counters of owners: keys from a hash map, counters from a mapped array. */
+/* Reads the counters of owners: keys from a hash map, counters and waits from mapped arrays. */
 #include "tracer_internal.h"
 
 #include <bpf/bpf.h>
@@ -13,13 +13,13 @@
 /* Counters of an entry: @before: total of its earlier owners, @last: at the last reading.
  * @changed_ns: time of the last reading with activity of its owner; 0 if never. */
 struct entry_state {
-	struct ow_owner_counts before, last;
+	struct ow_owner_totals before, last;
 	__u64 changed_ns;
 };
 
 /* The map at the last reading: key and owner by index. */
 struct ow_owners {
-	struct mapping counts;
+	struct mapping counts, waits; /* waits only with queue time */
 	__u32 nr_entries, max_owners, nr;
 	__u64 created;
 	struct ow_owner_key *keys;
@@ -30,12 +30,13 @@ struct ow_owners {
 	struct ow_owner_key *evicted_keys;
 	__u32 *evicted, nr_evicted;
 	/* By target and class: activity of evicted owners after their last reading. */
-	struct ow_owner_counts late[OW_SHARED_OWNERS];
+	struct ow_owner_totals late[OW_SHARED_OWNERS];
 };
 
 static void free_owners(struct ow_owners *o)
 {
 	ow_mapping_close(&o->counts);
+	ow_mapping_close(&o->waits);
 	free(o->keys);
 	free(o->owners);
 	free(o->samples);
@@ -79,6 +80,8 @@ int ow_owners_open(struct ow_tracer *t, enum ow_by by)
 		      ? 0
 		      : -ENOMEM;
 	err = err ?: ow_mapping_open(&o->counts, t->skel->maps.owner_counts);
+	if (!err && t->skel->rodata->settings.queue_time)
+		err = ow_mapping_open(&o->waits, t->skel->maps.owner_waits);
 	err = err ?: offer_indices(t->skel->maps.free_owner_indices, o->max_owners);
 	if (err)
 		free_owners(o);
@@ -120,66 +123,81 @@ static int refresh_owners(struct ow_tracer *t)
 	return 0;
 }
 
-/* Return the sum over CPUs of an entry's counters. */
-static struct ow_owner_counts sum_entry(const struct ow_tracer *t, __u32 index)
+/* Add @words counters of one entry of a mapped array, from all CPUs. */
+static void add_entry(__u64 *sum, const struct ow_tracer *t, const struct mapping *array,
+		      __u32 index, size_t words)
 {
-	const struct ow_owner_counts *counts = t->owners->counts.at, *c;
-	struct ow_owner_counts sum = {};
+	const __u64 *all = array->at, *entry;
 
 	for (__u32 cpu = 0; cpu < t->shape.nr_cpus; cpu++) {
-		c = &counts[(size_t)cpu * t->owners->nr_entries + index];
-		sum.requests += __atomic_load_n(&c->requests, __ATOMIC_RELAXED);
-		sum.bytes += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
-		sum.sum_ns += __atomic_load_n(&c->sum_ns, __ATOMIC_RELAXED);
+		entry = &all[((size_t)cpu * t->owners->nr_entries + index) * words];
+		for (size_t i = 0; i < words; i++)
+			sum[i] += __atomic_load_n(&entry[i], __ATOMIC_RELAXED);
 	}
+}
+
+#define COUNT_WORDS (sizeof(struct ow_owner_counts) / sizeof(__u64))
+#define WAIT_WORDS  (sizeof(struct ow_owner_waits) / sizeof(__u64))
+#define TOTAL_WORDS (sizeof(struct ow_owner_totals) / sizeof(__u64))
+
+/* Return the sum over CPUs of an entry's counters. */
+static struct ow_owner_totals sum_entry(const struct ow_tracer *t, __u32 index)
+{
+	struct ow_owner_totals sum = {};
+
+	add_entry((__u64 *)&sum.counts, t, &t->owners->counts, index, COUNT_WORDS);
+	if (t->owners->waits.at)
+		add_entry((__u64 *)&sum.waits, t, &t->owners->waits, index, WAIT_WORDS);
 	return sum;
 }
 
-static struct ow_owner_counts add_counts(struct ow_owner_counts a, struct ow_owner_counts b)
+static struct ow_owner_totals add_totals(struct ow_owner_totals a, struct ow_owner_totals b)
 {
-	return (struct ow_owner_counts){a.requests + b.requests, a.bytes + b.bytes,
-					a.sum_ns + b.sum_ns, 0};
+	for (size_t i = 0; i < TOTAL_WORDS; i++)
+		((__u64 *)&a)[i] += ((__u64 *)&b)[i];
+	return a;
 }
 
-static struct ow_owner_counts subtract_counts(struct ow_owner_counts now,
-					      struct ow_owner_counts then)
+static struct ow_owner_totals subtract_totals(struct ow_owner_totals now,
+					      struct ow_owner_totals then)
 {
-	return (struct ow_owner_counts){now.requests - then.requests, now.bytes - then.bytes,
-					now.sum_ns - then.sum_ns, 0};
+	for (size_t i = 0; i < TOTAL_WORDS; i++)
+		((__u64 *)&now)[i] -= ((__u64 *)&then)[i];
+	return now;
 }
 
-static void copy_counts(struct ow_owner_sample *to, struct ow_owner_counts counts)
+static bool has_activity(const struct ow_owner_totals *totals)
 {
-	to->requests = counts.requests;
-	to->bytes = counts.bytes;
-	to->sum_ns = counts.sum_ns;
+	static const struct ow_owner_totals none;
+
+	return memcmp(totals, &none, sizeof(none)) != 0;
 }
 
 /* Set @to's counters to the activity of the entry's owner. Return false if it was idle. */
 static bool fill_sample(const struct ow_tracer *t, __u32 index, struct ow_owner_sample *to)
 {
-	struct ow_owner_counts sum = sum_entry(t, index);
+	struct ow_owner_totals sum = sum_entry(t, index);
 	struct entry_state *state = &t->owners->states[index];
 
-	if (sum.requests != state->last.requests || sum.bytes != state->last.bytes)
+	if (memcmp(&sum, &state->last, sizeof(sum)))
 		state->changed_ns = ow_read_monotonic_ns();
 	state->last = sum;
-	copy_counts(to, subtract_counts(sum, state->before));
-	return to->requests || to->bytes;
+	to->totals = subtract_totals(sum, state->before);
+	return has_activity(&to->totals);
 }
 
 /* Return the activity of a target and class by owners that were evicted. */
-static struct ow_owner_counts sum_late_counts(const struct ow_tracer *t, __u32 target, __u8 op)
+static struct ow_owner_totals sum_late_totals(const struct ow_tracer *t, __u32 target, __u8 op)
 {
 	const struct ow_owners *o = t->owners;
-	struct ow_owner_counts sum = o->late[ow_shared_owner_index(target, op)];
+	struct ow_owner_totals sum = o->late[ow_shared_owner_index(target, op)];
 
 	for (__u32 i = 0; i < o->nr_evicted; i++) {
 		__u32 index = o->evicted[i];
 
 		if (o->evicted_keys[i].target == target && o->evicted_keys[i].op == op)
-			sum = add_counts(
-				sum, subtract_counts(sum_entry(t, index), o->states[index].last));
+			sum = add_totals(
+				sum, subtract_totals(sum_entry(t, index), o->states[index].last));
 	}
 	return sum;
 }
@@ -210,8 +228,8 @@ int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sa
 		to = &o->samples[n];
 		*to = (struct ow_owner_sample){
 			.key = {.target = target, .op = op, .kind = OW_LATE}};
-		copy_counts(to, sum_late_counts(t, target, op));
-		n += to->requests || to->bytes;
+		to->totals = sum_late_totals(t, target, op);
+		n += has_activity(&to->totals);
 	}
 	*ret = o->samples;
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -226,11 +244,11 @@ static int release_evicted(struct ow_tracer *t)
 	while (o->nr_evicted) {
 		const struct ow_owner_key *key = &o->evicted_keys[o->nr_evicted - 1];
 		__u32 index = o->evicted[o->nr_evicted - 1];
-		struct ow_owner_counts sum = sum_entry(t, index);
-		struct ow_owner_counts *late =
+		struct ow_owner_totals sum = sum_entry(t, index);
+		struct ow_owner_totals *late =
 			&o->late[ow_shared_owner_index(key->target, key->op)];
 
-		*late = add_counts(*late, subtract_counts(sum, o->states[index].last));
+		*late = add_totals(*late, subtract_totals(sum, o->states[index].last));
 		o->states[index] = (struct entry_state){.before = sum, .last = sum};
 		o->nr_evicted--;
 		if (bpf_map_update_elem(bpf_map__fd(t->skel->maps.free_owner_indices), NULL, &index,
@@ -253,7 +271,7 @@ static int evict_owner(struct ow_tracer *t, __u32 i, struct ow_owner_sample *to)
 	__atomic_add_fetch(&t->skel->bss->owners_era, 1, __ATOMIC_RELEASE);
 	*to = (struct ow_owner_sample){.key = o->keys[i]};
 	memcpy(to->name, o->owners[i].name, sizeof(to->name));
-	copy_counts(to, subtract_counts(state->last, state->before));
+	to->totals = subtract_totals(state->last, state->before);
 	o->evicted_keys[o->nr_evicted] = o->keys[i];
 	o->evicted[o->nr_evicted++] = index;
 	o->nr--;
@@ -273,7 +291,7 @@ static __u64 count_owner_bytes(const struct ow_owners *o, __u32 i)
 {
 	const struct entry_state *state = &o->states[o->owners[i].index];
 
-	return state->last.bytes - state->before.bytes;
+	return state->last.counts.bytes - state->before.counts.bytes;
 }
 
 /* Find the largest byte count of any owner except the @keep largest. */

@@ -36,6 +36,7 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 	err = err ?: bpf_map__set_max_entries(skel->maps.owners, n->owners);
 	err = err ?: bpf_map__set_max_entries(skel->maps.free_owner_indices, n->owners);
 	err = err ?: bpf_map__set_max_entries(skel->maps.owner_counts, n->owner_counts);
+	err = err ?: bpf_map__set_max_entries(skel->maps.owner_waits, n->owner_waits);
 	err = err ?: bpf_map__set_max_entries(skel->maps.recent_owners, n->recent_owners);
 	return err ?: bpf_map__set_max_entries(skel->maps.bios, n->bios);
 }

@@ -36,12 +36,16 @@ struct ow_sample {
  * OW_LATE, it is the activity of owners after their eviction.
  */
 #define OW_LATE 1
+/* The waits are 0 without queue time. */
+struct ow_owner_totals {
+	struct ow_owner_counts counts;
+	struct ow_owner_waits waits;
+};
+
 struct ow_owner_sample {
 	struct ow_owner_key key;
 	char name[OW_SUBMITTER_NAME];
-	__u64 requests;
-	__u64 bytes;
-	__u64 sum_ns;
+	struct ow_owner_totals totals;
 };
 
 struct ow_tracer;

@@ -55,7 +55,7 @@ class CompactOwners:
 def compact_owners(owners: Owners) -> CompactOwners:
     """Return the compact form of an interval's owners."""
     kept = rank_shares(owners).keep_largest(MAX_KEPT)
-    packed = b"".join(_SHARE.pack(*share) for share in (*(share for _, share in kept.first), kept.other))
+    packed = b"".join(_SHARE.pack(*share[:5]) for share in (*(share for _, share in kept.first), kept.other))
     # Intern the names, because the same few occur in all intervals.
     return CompactOwners(
         owners.by.value,

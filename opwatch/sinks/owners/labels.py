@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from opwatch import units
-from opwatch.owners.cells import OwnedCounts, OwnerKind, add_counts
+from opwatch.owners.cells import NO_WAITS, OwnedCounts, OwnerKind, add_counts
 from opwatch.owners.sample import OwnerCounts, Owners
 from opwatch.units import shorten
 
 # JSON lists all of them.
 MAX_SHOWN = 5
+_WAITS = " throttle admit queue"
 _SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
@@ -36,16 +37,19 @@ def format_owner_lines(owners: Owners, seconds: float, columns: int = 80) -> lis
     ops = dict.fromkeys(op for one in owners.owners for op in one.ops) | dict.fromkeys(owners.other)
     if not ops:
         return []
-    lines = [f"by {owners.by.value:<8} {'/s':>6}   MB/s  mean    qd"]
+    waits = _WAITS if owners.has_waits else ""
+    lines = [f"by {owners.by.value:<8} {'/s':>6}   MB/s  mean    qd{waits}"]
     for op in ops:
         own = sorted((one for one in owners.owners if op in one.ops), key=lambda one: _make_sort_key(one, op))
         shown, rest = own[:MAX_SHOWN], own[MAX_SHOWN:]
         for one in shown:
-            lines.append(_format_row(op, one.ops[op], format_owner(one), seconds, columns))
+            row = _format_numbers(op, one.ops[op], seconds, has_waits=owners.has_waits)
+            lines.append(row + shorten(format_owner(one), columns - len(row)))
         other = add_counts([owners.other.get(op, OwnedCounts()), *(one.ops[op] for one in rest)])
         if any(other):
             words = f"other: {len(rest)} more" if rest else "other"
-            lines.append(_format_row(op, other, words, seconds, columns))
+            row = _format_numbers(op, other, seconds, has_waits=owners.has_waits)
+            lines.append(row + shorten(words, columns - len(row)))
     return [*lines, *format_full_table(owners.no_room)]
 
 
@@ -57,13 +61,16 @@ def format_full_table(lost: OwnedCounts) -> list[str]:
     return [f"table of owners full: {words} are in other"]
 
 
-def _format_row(op: str, counts: OwnedCounts, words: str, seconds: float, columns: int) -> str:
+def _format_numbers(op: str, counts: OwnedCounts, seconds: float, *, has_waits: bool) -> str:
     per_s, bytes_per_s = (one / seconds if seconds else 0 for one in (counts.requests, counts.bytes))
     depth = counts.sum_ns / (seconds * 1e9) if seconds else 0.0
     mean = units.format_ns(counts.sum_ns / counts.requests if counts.requests else None)
     row = f"  {_SHORT.get(op, op):<9} {units.format_rate(per_s):>6} {units.format_megabytes(bytes_per_s):>6} "
-    row += f"{mean:>5} {depth:>5.1f}  "
-    return row + shorten(words, columns - len(row))
+    row += f"{mean:>5} {depth:>5.1f}"
+    if has_waits:
+        throttle, admission, queue = map(units.format_ns, (counts.waits or NO_WAITS).list_means())
+        row += f" {throttle:>8} {admission:>5} {queue:>5}"
+    return row + "  "
 
 
 def _make_sort_key(one: OwnerCounts, op: str) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from opwatch import units
-from opwatch.owners.cells import OwnedCounts
+from opwatch.owners.cells import OwnedCounts, OwnedWaits, add_counts
 from opwatch.owners.sample import OwnerCounts, Owners
 from opwatch.sinks.owners.labels import format_owner
 
@@ -16,13 +16,14 @@ _TRIMS = ("discard", "write_zeroes", "secure_erase")
 
 
 class OwnedShare(NamedTuple):
-    """Bytes read, written and trimmed, requests of all kinds, and their total time in the device."""
+    """Bytes read, written and trimmed, requests of all kinds, their time in the device, and their waits."""
 
     read: int = 0
     write: int = 0
     trim: int = 0
     requests: int = 0
     sum_ns: int = 0
+    waits: OwnedWaits | None = None
 
     @property
     def mean_ns(self) -> float | None:
@@ -31,19 +32,22 @@ class OwnedShare(NamedTuple):
 
 def sum_ops(ops: Mapping[str, OwnedCounts]) -> OwnedShare:
     """Return the sum of an owner's operations."""
-    nothing = OwnedCounts()
+    nothing, whole = OwnedCounts(), add_counts(ops.values())
     return OwnedShare(
         read=ops.get("read", nothing).bytes,
         write=ops.get("write", nothing).bytes,
         trim=sum(ops.get(op, nothing).bytes for op in _TRIMS),
-        requests=sum(counts.requests for counts in ops.values()),
-        sum_ns=sum(counts.sum_ns for counts in ops.values()),
+        requests=whole.requests,
+        sum_ns=whole.sum_ns,
+        waits=whole.waits,
     )
 
 
 def sum_shares(shares: Iterable[OwnedShare]) -> OwnedShare:
     """Return the sum of the shares."""
-    return OwnedShare(*map(sum, zip(OwnedShare(), *shares, strict=True)))
+    read, write, trim, requests, sum_ns, waits = zip(OwnedShare(), *shares, strict=True)
+    whole = add_counts(OwnedCounts(waits=one) for one in waits)
+    return OwnedShare(sum(read), sum(write), sum(trim), sum(requests), sum(sum_ns), whole.waits)
 
 
 class RankedShares(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opwatch.owners.cells import NO_WAITS
 from opwatch.owners.sample import OwnerCounts, Owners
 from opwatch.report.run_picture import DiskPicture
 from opwatch.sinks.blocks import TextTable
@@ -19,6 +20,7 @@ _MAX_NAMED = 3
 # An owner with a smaller share of the bytes is not mentioned.
 _MIN_RATIO = 0.01
 _NUMBERS = ("MB read", "MB written", "MB trimmed", "requests", "per second", "mean latency", "time in device")
+_WAITS = ("mean in io.max", "mean admission", "mean in queue")
 
 
 def explain_missing_owners(disk: DiskPicture) -> str | None:
@@ -52,14 +54,17 @@ def build_owner_table(disk: DiskPicture) -> TextTable | None:
     rest = rank_owners((one for one in owners.owners if one not in shown), Sort.BYTES)
     shares = rank_shares(owners, [*shown, *rest])
     cut = shares.keep_largest(len(shown))
-    rows = [_build_row(words, share, seconds) for words, share in cut.first]
+    named = [*cut.first]
     if cut.other != OwnedShare():
-        rows.append(_build_row(cut.other_label, cut.other, seconds))
-    rows.append(_build_row("all", shares.total_share, seconds))
-    return TextTable((f"owner, by {owners.by.value}", *_NUMBERS), rows)
+        named.append((cut.other_label, cut.other))
+    named.append(("all", shares.total_share))
+    rows = [_build_row(words, share, seconds, has_waits=owners.has_waits) for words, share in named]
+    waits = _WAITS if owners.has_waits else ()
+    return TextTable((f"owner, by {owners.by.value}", *_NUMBERS, *waits), rows)
 
 
-def _build_row(words: str, share: OwnedShare, seconds: float) -> list[str]:
+def _build_row(words: str, share: OwnedShare, seconds: float, *, has_waits: bool) -> list[str]:
+    waits = (share.waits or NO_WAITS).list_means() if has_waits else ()
     return [
         words,
         *(amounts.format_megabytes(moved) for moved in (share.read, share.write, share.trim)),
@@ -67,6 +72,7 @@ def _build_row(words: str, share: OwnedShare, seconds: float) -> list[str]:
         amounts.format_rate(share.requests / seconds if seconds else 0.0),
         amounts.format_latency(share.mean_ns),
         amounts.format_latency(share.sum_ns),
+        *map(amounts.format_latency, waits),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind, add_counts
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind, add_counts, subtract_counts
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.trace.abi import OPS, SCALARS, SLOTS
 from tests.bench.recording_bench.synthetic_day import SyntheticDisk
@@ -47,9 +47,9 @@ class SyntheticOwners:
                 del self._counts[number], self._names[number]
         for op in {stream.op for stream in self._disk.streams}:
             begin = 2 + OPS.index(op) * _WIDTH
-            now = OwnedCounts(*(self._disk.words[begin + place] for place in _PLACES))
-            before = self._totals.get(op, OwnedCounts())
-            self._divide_counts(op, [more - less for more, less in zip(now, before, strict=True)])
+            now = OwnedCounts.from_numbers([self._disk.words[begin + place] for place in _PLACES])
+            grown = subtract_counts(now, self._totals.get(op, OwnedCounts()))
+            self._divide_counts(op, grown.list_numbers(waits=False))
             self._totals[op] = now
         rows = (
             OwnerRow(OwnerKind.CGROUP, one, 0, self._names[one], dict(self._counts[one]))
@@ -61,7 +61,7 @@ class SyntheticOwners:
         """Divide the new counts among the owners."""
         rest = 1 - sum(_SHARES) - _UNATTRIBUTED_SHARE
         for number, share in (*zip(self._stay, _SHARES, strict=True), (self._job, rest)):
-            part = OwnedCounts(*(int(value * share) for value in grown))
+            part = OwnedCounts.from_numbers([int(value * share) for value in grown])
             if any(part):
                 counts = self._counts[number]
                 counts[op] = add_counts((counts.get(op, OwnedCounts()), part))

@@ -1,4 +1,4 @@
-"""Measure the tracer's cost with --slow and --by: net ns per I/O, medians of runs in turns on one disk.
+"""Measure the tracer's cost with --slow, --by, --queue: net ns per I/O, medians of runs in turns on one disk.
 
 --slow is measured with a limit that no request reaches and a limit that all requests exceed.
 
@@ -26,6 +26,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "--slow 0.001ms, all slow": {"slow_ns": 1000},
     "--by cgroup": {"by": OwnerGrouping.CGROUP},
     "--by process": {"by": OwnerGrouping.PROCESS},
+    "--queue": {"queue_time": True},
+    "--queue --by cgroup": {"queue_time": True, "by": OwnerGrouping.CGROUP},
+    "--queue --by process": {"queue_time": True, "by": OwnerGrouping.PROCESS},
 }
 
 

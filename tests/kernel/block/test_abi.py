@@ -12,6 +12,7 @@ import pytest
 from opwatch.owners.cells import (
     CELL_BYTES,
     OwnedCounts,
+    OwnedWaits,
     OwnerGrouping,
     OwnerKey,
     OwnerKind,
@@ -117,18 +118,25 @@ def test_operations_are_numbered_as_in_the_header(structs: dict[str, dict[str, A
 
 
 def test_decoded_owner_matches_the_header_layout(structs: dict[str, dict[str, Any]]) -> None:
-    key, owner, counts = (structs[name] for name in ("ow_owner_key", "ow_owner", "ow_owner_counts"))
-    # struct ow_owner_sample holds the key, the name, and the counters without their padding.
-    assert key["size"] + (owner["size"] - 8) + (counts["size"] - 8) == CELL_BYTES
+    names = ("ow_owner_key", "ow_owner", "ow_owner_counts", "ow_owner_waits")
+    key, owner, counts, waits = (structs[name] for name in names)
+    # struct ow_owner_sample holds the key, the name, the counters and the waits.
+    assert key["size"] + (owner["size"] - 8) + counts["size"] + waits["size"] == CELL_BYTES
     assert list_members(counts) == ["requests", "bytes", "sum_ns", "pad"]
+    assert list_members(waits) == [*OwnedWaits._fields, "pad"]
     raw = bytearray(CELL_BYTES)
     values = {"id": 7, "pid": 9, "target": 1, "op": 1, "kind": 1, "by": OwnerGrouping.PROCESS.number}
     for member in key["members"]:
         raw[member["bits_offset"] // 8] = values[member["name"]]
     raw[key["size"]] = ord("x")
-    raw[-24], raw[-16], raw[-8] = 3, 4, 5
+    begin = key["size"] + owner["size"] - 8
+    for number in range(3):
+        raw[begin + 8 * number] = 3 + number
+    for number in range(len(OwnedWaits._fields)):
+        raw[begin + counts["size"] + 8 * number] = 6 + number
     process = OwnerKey(OwnerKind.PROCESS, 9, 7)
-    assert decode_cells(bytes(raw)) == ReadCells({(process, "write"): OwnedCounts(3, 4, 5)}, {process: "x"})
+    expected = OwnedCounts(3, 4, 5, OwnedWaits(6, 7, 8, 9, 10, 11, 12))
+    assert decode_cells(bytes(raw)) == ReadCells({(process, "write"): expected}, {process: "x"})
 
 
 def test_decoded_slow_request_matches_the_header_layout(structs: dict[str, dict[str, Any]]) -> None:

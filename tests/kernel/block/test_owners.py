@@ -14,7 +14,15 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.owners.cgroups import find_io_hierarchy
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind, decode_cells
+from opwatch.owners.cells import (
+    NO_WAITS,
+    OwnedCounts,
+    OwnerGrouping,
+    OwnerKind,
+    add_counts,
+    decode_cells,
+    extract_counts,
+)
 from opwatch.tools.runs.live_watch import choose_leaves
 from tests.kernel.support.load import reads
 from tests.kernel.support.watching import ATTEMPTS, run_opwatch
@@ -105,6 +113,43 @@ def test_owner_cells_add_up_to_the_disk_after_evictions(disk: ScratchDisk) -> No
     assert whole == reading.sample.ops["read"].completed
     # How many depends on how often the machine can evict it: 45 % on an idle machine.
     assert totals[-1] > whole / 3
+
+
+def read_with_waits(tracer: BlockTracer) -> bool:
+    """Take a reading, check that the owners' counts and waits add up to the disk's, and return whether a wait
+    is known."""
+    [reading] = tracer.read()
+    [owned] = tracer.owned
+    for op, counts in reading.sample.ops.items():
+        own = add_counts(counts for (_, name), counts in owned.cells.items() if name == op)
+        assert own == extract_counts(counts)
+    return any(counts.waits for counts in owned.cells.values())
+
+
+@pytest.mark.parametrize("raw_tp", [False, True])
+@pytest.mark.parametrize("by", list(OwnerGrouping))
+def test_waits_of_owners_add_up_to_the_disk(disk: ScratchDisk, by: OwnerGrouping, raw_tp: bool) -> None:
+    """The sums hold at every reading, also while owners are evicted."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    tracer = BlockTracer(leaves, by=by, queue_time=True, raw_tp=raw_tp)
+    argv = ["dd", f"if={disk.node}", "of=/dev/null", "bs=4k", "count=20000", "iflag=direct", "status=none"]
+    found = 0
+    try:
+        with subprocess.Popen(argv) as process, subprocess.Popen(argv):
+            while process.poll() is None:
+                found += read_with_waits(tracer)
+                if found % 3 == 2:
+                    tracer.evict_owners(0, 0, 0)
+        assert read_with_waits(tracer)
+        [owned] = tracer.owned
+        whole = add_counts(owned.cells.values())
+    finally:
+        tracer.close()
+    assert found > 3
+    waits = whole.waits or NO_WAITS
+    # This host skips a few programs, while PID 1 is current.
+    assert min(waits.queued, waits.admission_known) >= 0.99 * whole.requests > 0
+    assert waits.queue_sum_ns > 0
 
 
 def test_small_owners_are_evicted_before_a_large_owner(disk: ScratchDisk) -> None:

@@ -22,7 +22,10 @@ def test_admission_is_measured_and_throttle_is_measured_or_has_a_reason(disk: Sc
 
 
 def test_no_wait_is_reported_or_missing_without_queue_time(disk: ScratchDisk) -> None:
-    done = run_opwatch("--dev", disk.node, "--json", "--", "dd", f"if={disk.node}", "of=/dev/null", "count=1")
+    command = ["dd", f"if={disk.node}", "of=/dev/null", "count=1"]
+    done = run_opwatch("--dev", disk.node, "--json", "--by", "process", "--", *command)
     summary = parse_lines(done.stdout)[-1]
-    assert not {"throttle_ns", "admission_ns", "queue_ns"} & set(summary["ops"]["read"])
+    waits = {"throttle_ns", "admission_ns", "queue_ns"}
+    assert not waits & set(summary["ops"]["read"])
+    assert not any(waits & set(own) for one in summary["owners"]["owners"] for own in one["ops"].values())
     assert not [sentence for sentence in summary["lacks"] if sentence.startswith("throttle")]

@@ -12,7 +12,7 @@ import pytest
 from opwatch.collectors.block.blk import Plan
 from opwatch.collectors.broker.connection import BrokerConnection, BrokerError
 from opwatch.collectors.broker.drives import BrokerDrives, BrokerPages
-from opwatch.collectors.broker.protocol import EVICTED_OWNERS, RequestKind
+from opwatch.collectors.broker.protocol import EVICTED_OWNERS, OWNER_BYTES, RequestKind
 from opwatch.collectors.broker.tracing import BrokerLoader, BrokerTracer, ProgramsRejected
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.device import BlockDevice, Devices
@@ -101,7 +101,7 @@ def test_late_reply_is_not_taken_for_the_next(tmp_path: Path) -> None:
 
 def test_tracer_reads_samples_programs_and_owners(tmp_path: Path) -> None:
     # Two replies of owners: 3 of 5, then the rest.
-    owners = bytes(range(5)) * 64
+    owners = bytes(range(5)) * OWNER_BYTES
 
     def answer(kind: RequestKind, tag: int, arguments: bytes) -> bytes | None:
         if kind is RequestKind.OPEN_TRACER:
@@ -111,10 +111,10 @@ def test_tracer_reads_samples_programs_and_owners(tmp_path: Path) -> None:
         if kind is RequestKind.READ_SAMPLE:
             return make_reply(tag, make_packed_sample(1 << target))
         if kind is RequestKind.READ_OWNERS:
-            part = owners[offset * 64 :][: 3 * 64]
+            part = owners[offset * OWNER_BYTES :][: 3 * OWNER_BYTES]
             return make_reply(tag, part, status=5)
         if kind is RequestKind.EVICT_OWNERS:
-            return make_reply(tag, owners[: 2 * 64], status=5)
+            return make_reply(tag, owners[: 2 * OWNER_BYTES], status=5)
         return answer_hello(kind, tag, arguments)
 
     with run_fake_broker(tmp_path, answer) as broker:

@@ -27,6 +27,7 @@ class FakeOwnerTracer(BlockTracer):
     def __init__(self, owned: ReadCells) -> None:
         self.owned = [owned]
         self.earlier = [{}]
+        self.has_owner_waits = False
 
 
 class _FakeTracerSet:

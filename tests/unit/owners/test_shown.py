@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind
+from opwatch.owners.cells import OwnedCounts, OwnedWaits, OwnerGrouping, OwnerKey, OwnerKind
 from opwatch.owners.sample import OwnerCounts, Owners, merge_owners
 from opwatch.sinks.owners.document import build_owners_document
 from opwatch.sinks.owners.labels import MAX_SHOWN, format_owner, format_owner_lines
@@ -28,6 +28,38 @@ def test_largest_owners_are_shown_and_others_share_a_row() -> None:
     assert lines[-1].endswith("other: 3 more")
     # Owners beyond the limit, and the requests without an owner.
     assert lines[-1].split()[1] == str(995 + 994 + 993 + 1)
+
+
+WAITS = OwnedWaits(10, 30_000, 10, 4, 50_000_000, 10, 2_000)
+
+
+def make_waiting_owners(waits: OwnedWaits | None) -> Owners:
+    counts = OwnedCounts(10, 40960, 10_000, waits)
+    owner = OwnerCounts(OwnerKey(OwnerKind.CGROUP, 1), "/db", {"read": counts})
+    return Owners(OwnerGrouping.CGROUP, (owner,), {"read": OwnedCounts(waits=WAITS)}, has_waits=True)
+
+
+def test_waits_have_columns_with_their_means_if_they_were_counted() -> None:
+    head, own, other = format_owner_lines(make_waiting_owners(WAITS), 1.0)
+    assert head.split()[-3:] == ["throttle", "admit", "queue"]
+    assert own.split()[5:] == ["5.00m", "200n", "3.00u", "/db"]
+    assert other.split()[1:] == ["0.00", "0.00", "-", "0.0", "5.00m", "200n", "3.00u", "other"]
+
+
+def test_unknown_waits_are_not_zero() -> None:
+    _, own, _ = format_owner_lines(make_waiting_owners(None), 1.0)
+    assert own.split()[5:] == ["-", "-", "-", "/db"]
+    unmeasured = WAITS._replace(throttle_known=0, throttled=0, throttle_sum_ns=0)
+    [owner] = build_owners_document(make_waiting_owners(unmeasured))["owners"]
+    assert owner["ops"]["read"]["throttle_ns"] == {"waited": 0, "known": 0, "sum": 0, "mean": None}
+    assert owner["ops"]["read"]["queue_ns"] == {"known": 10, "sum": 30_000, "mean": 3000}
+
+
+def test_merged_owners_have_the_sums_of_the_waits() -> None:
+    one = make_waiting_owners(WAITS)
+    both = merge_owners([one, one], OwnerGrouping.CGROUP)
+    assert both.has_waits
+    assert both.owners[0].total.waits == OwnedWaits(*(2 * value for value in WAITS))
 
 
 def test_idle_disk_shows_no_owners() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from opwatch.owners.cells import OwnedCounts, OwnedWaits, OwnerGrouping, OwnerKey, OwnerKind
+from opwatch.owners.sample import OwnerCounts, Owners
 from opwatch.sinks.jsonl import build_observation_document
 from opwatch.trace.derive import Wait
 from opwatch.waf.live import CurrentWaf, make_failed
@@ -55,7 +57,13 @@ def make_lines() -> list[dict[str, Any]]:
     waiting = replace(read, throttle=Wait(3, 1, 60, 60, 60), admission=Wait(3, None, 9, 5, 5))
     queued = replace(busy.interval, ops={"read": replace(waiting, queue=read.latency)})
     figure = CurrentWaf(1.5, 0.01, None, 60.0, 3e6, 1e4, "OCP log page C0h", 77)
-    every = [replace(busy, interval=queued, live=figure), replace(busy, live=make_failed("it is gone", 7))]
+    waits = OwnedWaits(3, 30, 3, 1, 60, 3, 9)
+    owner = OwnerCounts(OwnerKey(OwnerKind.CGROUP, 7), "/db", {"read": OwnedCounts(3, 4096, 9, waits)})
+    owners = Owners(OwnerGrouping.CGROUP, (owner,), {}, has_waits=True)
+    every = [
+        replace(busy, interval=queued, live=figure, owners=owners),
+        replace(busy, live=make_failed("it is gone", 7)),
+    ]
     return [json.loads(line) for run in runs for line in format_run(run).splitlines()] + [
         json.loads(json.dumps(build_observation_document(one))) for one in every
     ]

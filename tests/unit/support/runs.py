@@ -143,7 +143,7 @@ class GeneratedRun:
             row = self._words[place][begin : begin + len(SCALARS)]
             values = [row[SCALARS.index(name)] for name in ("completed", "bytes", "sum_ns")]
             for part, ops in counts.items():
-                ops[op] = OwnedCounts(*(value // part for value in values))
+                ops[op] = OwnedCounts.from_numbers([value // part for value in values])
         names = {2: f"/system.slice/docker-{'5a' * 32}.scope", 3: None}
         rows = (OwnerRow(OwnerKind.CGROUP, part, 0, names[part], ops) for part, ops in counts.items())
         return OwnerSample(OwnerGrouping.CGROUP, tuple(rows))

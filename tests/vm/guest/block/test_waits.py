@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.vm.guest.owners.groups import ROOT, Group, create_groups
+from tests.vm.guest.owners.owner_sums import assert_waits_match
 from tests.vm.guest.support.copies import run_opwatch
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 from tests.vm.guest.support.shell import write_attribute
@@ -41,9 +43,9 @@ def read_mean_ns(output: Path, op: str) -> float:
     return mean
 
 
-def limit_rate(group: Group, disk: str) -> None:
+def limit_rate(group: Group, disk: str, iops: int = IOPS) -> None:
     number = (SYS_BLOCK / disk / "dev").read_text().strip()
-    write_attribute(group.folder / "io.max", f"{number} riops={IOPS} wiops={IOPS}")
+    write_attribute(group.folder / "io.max", f"{number} riops={iops} wiops={iops}")
 
 
 def sum_before_completion(op: Document, *names: str) -> float:
@@ -67,6 +69,38 @@ def test_throttle_time_is_the_rest_of_the_time_that_fio_waits(hooks: str, tmp_pa
     assert not [sentence for sentence in summary["lacks"] if sentence.startswith("throttle")]
     again = run_opwatch("replay", "--json", str(kept))
     assert json.loads(again.stdout.splitlines()[-1])["ops"] == summary["ops"]
+
+
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_waits_of_each_group_are_its_own_and_add_up_to_the_disk(hooks: str, tmp_path: Path) -> None:
+    kept, limits = tmp_path / "run.opw", {"slow": IOPS, "slower": IOPS // 2, "free": None}
+    with create_groups([*limits]) as groups, create_null_blk(DISK) as disk:
+        script = ""
+        for group, (name, iops) in zip(groups, limits.items(), strict=True):
+            if iops:
+                limit_rate(group, disk, iops)
+            job = Fio("randwrite", 17, iodepth=1, engine="psync", extra=(f"--output={tmp_path / name}",))
+            script += f"{shlex.join(group.build_argv(*job.build_argv(f'/dev/{disk}')))} & "
+        command = ["sh", "-c", f"{script} wait"]
+        words = ("--hooks", hooks, "--by", "cgroup", "-o", str(kept), "1")
+        summary = watch_command(disk, *words, command=command)
+    assert_waits_match(summary)
+    owners = {one["name"]: one["ops"]["write"] for one in summary["owners"]["owners"]}
+    for group, (name, iops) in zip(groups, limits.items(), strict=True):
+        op = owners[group.name]
+        later = op["mean_ns"] + op["admission_ns"]["mean"] + op["queue_ns"]["mean"]
+        rest = read_mean_ns(tmp_path / name, "write") - later
+        assert op["throttle_ns"]["known"] == op["admission_ns"]["known"] == op["queue_ns"]["known"] == 17
+        assert (op["throttle_ns"]["waited"] >= 15) is bool(iops), op
+        if iops:
+            assert op["throttle_ns"]["mean"] == pytest.approx(rest, rel=0.1)
+        else:
+            assert op["throttle_ns"]["sum"] == 0
+    again = [json.loads(line) for line in run_opwatch("replay", "--json", str(kept)).stdout.splitlines()]
+    assert again[-1]["owners"] == summary["owners"]
+    for line in again:
+        if line["type"] != "event":
+            assert_waits_match(line)
 
 
 def test_requests_outside_the_limited_group_have_no_throttle_time() -> None:

@@ -27,6 +27,23 @@ def make_owner_key(owner: Document) -> str:
     return f"{owner['kind']} {owner['cgroup_number']} {owner['pid']}"
 
 
+_WAITS = ("throttle_ns", "admission_ns", "queue_ns")
+
+
+def assert_waits_match(line: Document) -> None:
+    """Check that the owners' waits add up to the disk's."""
+    sums: Counter[tuple[str, str, str]] = Counter()
+    for ops in [one["ops"] for one in line["owners"]["owners"]] + [line["owners"]["other"]["ops"]]:
+        for op, own in ops.items():
+            for name in _WAITS:
+                sums.update({(op, name, field): own[name][field] for field in ("known", "sum")})
+    for op, whole in line["ops"].items():
+        for name in (name for name in _WAITS if name in whole):
+            known, mean = sums[op, name, "known"], whole[name]["mean"] or 0
+            assert known == whole[name].get("known", known), (op, name, line)
+            assert sums[op, name, "sum"] == pytest.approx(mean * known, abs=0.5, rel=1e-12), (op, name, line)
+
+
 def assert_sums_match(line: Document) -> None:
     """Check that each column of a line adds up to the disk's value."""
     sums: Counter[tuple[str, str]] = Counter()

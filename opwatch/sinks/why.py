@@ -80,11 +80,15 @@ def _format_cause(cause: NamedCause) -> str:
     return f"{names}, which cannot be told apart: {'; '.join(parts)}"
 
 
+def _name_causes(cause: NamedCause) -> str:
+    """Return the names of a cause, and the owners that waited: io.max of /system.slice/db.service."""
+    names = " or ".join(found.candidate.name.value for found in cause.found)
+    owners = [name for name, _ in cause.found[0].candidate.waited]
+    return f"{names} of {' and '.join(owners)}" if owners and cause.is_certain else names
+
+
 def _format_shares(one: SlowOperation) -> str:
-    parts = [
-        f"{_format_share(cause.share)} {' or '.join(found.candidate.name.value for found in cause.found)}"
-        for cause in one.verdict.causes
-    ]
+    parts = [f"{_format_share(cause.share)} {_name_causes(cause)}" for cause in one.verdict.causes]
     return "; ".join([*parts, f"{_format_share(one.verdict.unknown)} unknown"])
 
 
@@ -138,6 +142,7 @@ def _build_candidate(one: JudgedCandidate) -> dict[str, Any]:
         "evidence": one.candidate.evidence,
         "check": one.candidate.check,
         "refused": one.refused,
+        "waited": [{"owner": name, "share": share} for name, share in one.candidate.waited],
     }
 
 

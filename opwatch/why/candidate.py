@@ -48,6 +48,7 @@ class Candidate:
     `is_direct`: the time was measured on its own, so that no test of coincidence is needed. `excluded` is the
     reason why it is not the cause, although it may coincide. `explains` are causes of which this one is the
     origin; they are not rivals. `chance` is the probability of a coincidence above which it is not named.
+    `waited` are the owners whose requests waited, with their shares of the wait, if that is known.
     """
 
     name: CauseName
@@ -58,3 +59,4 @@ class Candidate:
     excluded: str | None = None
     explains: tuple[CauseName, ...] = ()
     chance: float = CHANCE
+    waited: tuple[tuple[str, float], ...] = ()

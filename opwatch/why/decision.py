@@ -19,6 +19,7 @@ from opwatch.why.layers import DEVICE_LAYERS, StackLayer
 from opwatch.why.slowness import SAME_RATIO, Slowness
 from opwatch.why.statistics.axis import Axis, find_axis
 from opwatch.why.statistics.matching import Match, match_witnesses
+from opwatch.why.waiting_owners import name_waiting_owners
 from opwatch.why.waits import BEFORE_THE_DEVICE, UNKNOWN_GROUPS
 
 # A candidate above this probability is not even a rival.
@@ -134,7 +135,11 @@ def _select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
 
 def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandidate]:
     """Return every candidate of a layer with its score, best first."""
-    found = [one for rule in list_rules(slowness, layer) if (one := rule(slowness))]
+    found = [
+        name_waiting_owners(one, slowness, layer)
+        for rule in list_rules(slowness, layer)
+        if (one := rule(slowness))
+    ]
     # Slow intervals of other layers say nothing about a candidate of this one, neither for nor against it.
     kept = [not out for out in slowness.left_out or [False] * len(slowness.slow)]
     flags = {one.name.value: list(compress(one.flags, kept)) for one in found if not one.is_direct}

@@ -17,6 +17,7 @@ from opwatch.why.candidate import DIRECT_CHANCE, Candidate, CauseName
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
+from opwatch.why.waiting_owners import list_waiting_owners
 from opwatch.why.witnessed import WitnessedDisk
 
 # The least number of slow intervals for a cause that only a layer's time shows, in episodes of this length.
@@ -171,6 +172,9 @@ def _list_slow_groups(slowness: Slowness, *names: str) -> tuple[GroupSetting, ..
     found = tuple(dict.fromkeys(one for groups in known for one in groups if one.name.startswith(names)))
     # A setting also acts on the groups below. Those of groups without requests say nothing.
     users = [owner.name for owner in (slowness.disk.owners or {}).values()]
+    if names == _MAX_NAMES:
+        # The requests that wait for this limit are those of the group itself.
+        users = [name for name, _ in list_waiting_owners(slowness, StackLayer.THROTTLE)] or users
     acting = tuple(one for one in found if any(_is_below(name, one.group) for name in users))
     return acting or found
 

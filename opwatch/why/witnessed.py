@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.cpu import compute_cpu_use
-from opwatch.owners.cells import OwnerKey, OwnerKind
+from opwatch.owners.cells import NO_WAITS, OwnerKey, OwnerKind
 from opwatch.owners.sample import OwnerCounts, Owners, OwnerSample, compare_owners
 from opwatch.samples.entries import (
     CountersRead,
@@ -154,25 +154,41 @@ def _sum_large(sizes: Histogram) -> float:
 
 @dataclass(slots=True)
 class OwnerSeries:
-    """One owner per interval: bytes and device time of reads and writes, and flushes."""
+    """One owner per interval: bytes and device time of reads and writes, and flushes.
+
+    `waits` are the summed times by operation and layer ("throttle", "admission") if they were counted by
+    owner.
+    """
 
     name: str
     bytes: array[float]
     device_ns: array[float]
     requests: array[float]
     flushes: array[float]
+    waits: dict[tuple[str, str], array[float]] = field(default_factory=dict)
 
     @classmethod
     def make_idle(cls, name: str, intervals: int) -> OwnerSeries:
-        return cls(name, *(_zeros(intervals) for _ in range(4)))
+        return cls(name, _zeros(intervals), _zeros(intervals), _zeros(intervals), _zeros(intervals))
 
     def add_counts(self, parts: Sequence[OwnerCounts]) -> None:
         """Add the counts of an interval; none without requests."""
+        self._add_waits(parts, known=len(self.bytes))
         data = [one.ops[op] for one in parts for op in ("read", "write") if op in one.ops]
         self.bytes.append(sum(counts.bytes for counts in data))
         self.device_ns.append(sum(counts.sum_ns for counts in data))
         self.requests.append(sum(counts.requests for counts in data))
         self.flushes.append(sum(one.ops["flush"].requests for one in parts if "flush" in one.ops))
+
+    def _add_waits(self, parts: Sequence[OwnerCounts], known: int) -> None:
+        for series in self.waits.values():
+            series.append(0.0)
+        for one in parts:
+            for op, counts in one.ops.items():
+                waits = counts.waits or NO_WAITS
+                for layer, time in (("throttle", waits.throttle), ("admission", waits.admission)):
+                    if time.known:
+                        self.waits.setdefault((op, layer), _zeros(known + 1))[-1] += time.sum_ns
 
 
 class SlowSpan(NamedTuple):

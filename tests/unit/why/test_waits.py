@@ -215,6 +215,35 @@ def test_limit_of_a_group_without_requests_is_not_in_the_evidence() -> None:
     assert not any(group in evidence for group in ("/dbx", "/idle"))
 
 
+def add_waiting_owner(disk: WitnessedDisk, name: str, share: float, field: str) -> None:
+    owner = OwnerSeries.make_idle(name, SECONDS)
+    layer = field.removesuffix("_ns")
+    for op, series in disk.ops.items():
+        owner.waits[op, layer] = array("d", (share * value for value in getattr(series, field)))
+    disk.owners = {**(disk.owners or {}), OwnerKey(OwnerKind.CGROUP, len(disk.owners or {}) + 1): owner}
+
+
+def test_io_max_is_that_of_the_groups_whose_requests_waited() -> None:
+    limits = tuple(GroupSetting(group, "io.max", "riops=50") for group in ("/busy", "/db", "/web"))
+    disk = make_waiting("throttle_ns", replace(SETTINGS, groups=limits))
+    for name, share in (("/busy/main", 0.0), ("/db/main", 0.75), ("/web", 0.2)):
+        add_waiting_owner(disk, name, share, "throttle_ns")
+    [cause] = decide_causes(make_slowness(disk, "read")).causes
+    found = cause.found[0].candidate
+    assert [name for name, _ in found.waited] == ["/db/main", "/web"]
+    assert [share for _, share in found.waited] == pytest.approx([0.75, 0.2])
+    assert "/db/main 75 %" in found.evidence
+    assert "/busy has" not in found.evidence
+
+
+def test_wait_for_admission_names_the_owners_that_waited() -> None:
+    disk = make_waiting("admission_ns", replace(SETTINGS, io_cost="enable=1 ctrl=auto", groups=(WEIGHT,)))
+    for name, share in (("/db", 0.9), ("/web", 0.02)):
+        add_waiting_owner(disk, name, share, "admission_ns")
+    [cause] = decide_causes(make_slowness(disk, "read")).causes
+    assert [name for name, _ in cause.found[0].candidate.waited] == ["/db"]
+
+
 def test_limit_that_was_removed_before_the_waits_is_not_named() -> None:
     disk = make_waiting("throttle_ns", replace(SETTINGS, groups=(LIMIT,)))
     disk.settings.append((min(draw_bursts(SECONDS, 5)) * S, replace(SETTINGS, groups=())))

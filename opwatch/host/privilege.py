@@ -89,7 +89,27 @@ def require_root(what: str, needs: str, command: str, otherwise: str = "") -> No
         raise make_permission_error(what, f"root: {needs}", command, otherwise)
 
 
+# Sees the packages of the distribution, opwatch among them.
+_ENVIRONMENT = "/opt/opwatch"
+
+
 def build_install_command(requirement: str) -> str:
-    """Return the shell command for installing a package into this Python."""
+    """Return the shell command for installing a package into this Python.
+
+    pip refuses to change a Python that belongs to the distribution. The command then makes an environment
+    beside it, and starts opwatch there.
+    """
     sudo = "" if os.access(sys.prefix, os.W_OK) else "sudo "
-    return f"{sudo}{shlex.quote(sys.executable)} -m pip install {shlex.quote(requirement)}"
+    python, wanted = shlex.quote(sys.executable), shlex.quote(requirement)
+    if not _is_externally_managed():
+        return f"{sudo}{python} -m pip install {wanted}"
+    own = f"{_ENVIRONMENT}/bin/python"
+    return (
+        f"{sudo}{python} -m venv --system-site-packages {_ENVIRONMENT} && {sudo}{own} -m pip install {wanted}"
+        f" && {sudo}{own} -m opwatch"
+    )
+
+
+def _is_externally_managed() -> bool:
+    # pip looks for this file in the folder of the standard library.
+    return sys.prefix == sys.base_prefix and Path(os.__file__).with_name("EXTERNALLY-MANAGED").exists()

@@ -3,6 +3,7 @@ name."""
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
@@ -10,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
+
+import pytest
 
 from opwatch.host.privilege import DUCKDB, TEXTUAL, build_install_command
 
@@ -73,3 +76,16 @@ def test_extras_exist_in_the_package() -> None:
 def test_install_command_is_for_the_python_that_runs() -> None:
     words = shlex.split(build_install_command(TEXTUAL))
     assert words[-5:] == [sys.executable, "-m", "pip", "install", TEXTUAL]
+
+
+def test_install_command_makes_an_environment_when_a_package_manager_owns_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's pip refuses to install into Debian's Python."""
+    (tmp_path / "EXTERNALLY-MANAGED").touch()
+    monkeypatch.setattr(os, "__file__", str(tmp_path / "os.py"))
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    commands = build_install_command(TEXTUAL).split(" && ")
+    assert "-m venv --system-site-packages /opt/opwatch" in commands[0]
+    assert shlex.split(commands[1])[-5:] == ["/opt/opwatch/bin/python", "-m", "pip", "install", TEXTUAL]
+    assert shlex.split(commands[2])[-3:] == ["/opt/opwatch/bin/python", "-m", "opwatch"]

@@ -31,7 +31,7 @@ help:
 	@echo "make wheel       build a wheel that needs no compiler or library, in build/dist"
 	@echo "make release     build all files of a release in build/release; make reproducible builds twice and compares"
 	@echo "make lock        update the locked versions in requirements/; make audit looks up known vulnerabilities"
-	@echo "make deb         build Debian packages of this checkout, in build/deb"
+	@echo "make deb         build Debian packages of this checkout, in build/deb [DEB_ARCH=arm64]"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
 	@echo "make prose       measure the language of the code [SAMPLE=50]"
 	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
@@ -200,7 +200,8 @@ reproducible:
 	@cd build/first/build && for file in dist/*.whl deb/*.deb; do \
 		cmp "$$file" "../../the-second/build/$$file" && sha256sum "$$file" || exit 1; done
 
-# Debian packages of this checkout, in build/deb; the version is that of opwatch/__init__.py.
+# Debian packages of this checkout, in build/deb; the version is that of opwatch/__init__.py. DEB_ARCH=arm64 builds for
+# another architecture, with Debian's cross compiler and the libraries of that architecture.
 DEB_PACKAGES := debhelper dh-python lintian python3-setuptools
 DEB_VERSION = $(subst .dev,~dev,$(VERSION))
 # Two builds of a commit give the same bytes.
@@ -215,7 +216,7 @@ deb: packages
 	@printf 'opwatch (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n' '$(DEB_VERSION)' \
 		"$$(sed -n 's/^Maintainer: //p' tools/deploy/debian/control)" "$$(date -R -u -d @$$SOURCE_DATE_EPOCH)" \
 		> build/deb/opwatch/debian/changelog
-	@cd build/deb/opwatch && dpkg-buildpackage -b -us -uc > ../build.txt 2>&1 || { tail -30 ../build.txt; exit 1; }
+	@cd build/deb/opwatch && dpkg-buildpackage -b -us -uc $(DEB_ARCH:%=-a%) > ../build.txt 2>&1 || { tail -30 ../build.txt; exit 1; }
 	@ls build/deb/*.deb
 	@# The project has no mail address. A distribution's maintainer puts in theirs.
 	lintian --allow-root --fail-on error,warning --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \

@@ -48,13 +48,15 @@ def list_sources(folder: str) -> list[str]:
 def find_missing_for_bpf() -> list[str]:
     """Return the build requirements of the tracer that this machine lacks."""
     missing = [tool for tool in ("clang", "bpftool", "make") if not shutil.which(tool, path=PATH)]
-    if not shutil.which("pkg-config") or subprocess.call(["pkg-config", "libbpf >= 1.1"]):
+    if not shutil.which(PKG_CONFIG) or subprocess.call([PKG_CONFIG, "libbpf >= 1.1"]):
         missing.append("libbpf-dev >= 1.1 (by pkg-config)")
     return missing
 
 
 # Debian installs bpftool in /usr/sbin, which is not in an ordinary user's PATH.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+# A build for another architecture sets this and CC.
+PKG_CONFIG = os.environ.get("PKG_CONFIG", "pkg-config")
 
 
 MANUALS = ROOT / "build" / "man" / "man1"
@@ -89,8 +91,8 @@ HARDENING += ["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
 
 def build_drive_server(target: Path) -> None:
     """Build the server of the simulated drive. Prints a note and builds nothing without libfuse3."""
-    query = ["pkg-config", "--cflags", "--libs", "fuse3 >= 3.12"]
-    if not shutil.which("pkg-config") or subprocess.call([*query, "--exists"], stderr=subprocess.DEVNULL):
+    query = [PKG_CONFIG, "--cflags", "--libs", "fuse3 >= 3.12"]
+    if not shutil.which(PKG_CONFIG) or subprocess.call([*query, "--exists"], stderr=subprocess.DEVNULL):
         print("opwatch: built without the simulated drive, because libfuse3-dev >= 3.12 is missing")
         return
     flags = subprocess.check_output(query, text=True).split()

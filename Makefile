@@ -32,6 +32,7 @@ help:
 	@echo "make release     build all files of a release in build/release; make reproducible builds twice and compares"
 	@echo "make lock        update the locked versions in requirements/; make audit looks up known vulnerabilities"
 	@echo "make deb         build Debian packages of this checkout, in build/deb [DEB_ARCH=arm64]"
+	@echo "make test-packages  build, install, upgrade and purge them in roots of Debian 12 and 13 (root) [SUITES=trixie]"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
 	@echo "make prose       measure the language of the code [SAMPLE=50]"
 	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
@@ -221,6 +222,13 @@ deb: packages
 	@# The project has no mail address. A distribution's maintainer puts in theirs.
 	lintian --allow-root --fail-on error,warning --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
 		build/deb/*.changes
+
+# Builds the packages in roots of Debian 12 and 13, and installs, upgrades, removes and purges them, as root. The first
+# run fetches the roots, a gigabyte. SUITES=trixie takes one of them; SUITES=arm64 cross-builds for make test-arm64.
+.PHONY: test-packages
+test-packages: build
+	$(call install_packages,mmdebstrap)
+	$(PY) -m tests.release.debian $(SUITES)
 
 demo: build
 	@$(PY) -m opwatch.tools.demo

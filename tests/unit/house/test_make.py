@@ -27,6 +27,7 @@ NOT_SMOKED = {
     "test-all": "takes hours; CI runs its tests without the manual cases",
     "test-analysis": "downloads 500 MB of readers; CI type-checks its module",
     "test-fleet": "downloads servers, types and readers of tables; CI type-checks its modules",
+    "test-packages": "fetches roots of Debian and builds in them for minutes; CI type-checks its module",
     "test-arm64": "emulates another architecture for minutes",
 }
 # A named target starts a line in a code block or an inline code span; in the manual a font change comes

@@ -197,7 +197,8 @@ release:
 # Builds wheel and Debian packages of the last commit in two folders; both give the same bytes. Ten minutes.
 reproducible:
 	@rm -rf build/first build/the-second
-	@for folder in build/first build/the-second; do git clone -q . $$folder && $(MAKE) -s -C $$folder wheel deb || exit 1; done
+	@for folder in build/first build/the-second; do git clone -q . $$folder || exit 1; done
+	@for folder in build/first build/the-second; do $(MAKE) -s -C $$folder wheel deb || exit 1; done
 	@cd build/first/build && for file in dist/*.whl deb/*.deb; do \
 		cmp "$$file" "../../the-second/build/$$file" && sha256sum "$$file" || exit 1; done
 

@@ -225,7 +225,7 @@ deb: packages
 		build/deb/*.changes
 
 # Builds the packages in roots of Debian 12 and 13, and installs, upgrades, removes and purges them, as root. The first
-# run fetches the roots, a gigabyte. SUITES=trixie takes one of them; SUITES=arm64 cross-builds for make test-arm64.
+# run fetches the roots, a gigabyte. SUITES=trixie takes one of them; SUITES=arm64 only cross-builds.
 .PHONY: test-packages
 test-packages: build
 	$(call install_packages,mmdebstrap)

@@ -2,8 +2,8 @@
 
     python -m tests.release.debian [SUITE...] [arm64]
 
-arm64 cross-builds the packages in a root of Debian 12; tests/vm/test_arm64.py runs them in a guest. Runs as
-root. The roots are kept in build/roots; the packages of a suite are in build/roots/SUITE-debs.
+arm64 only cross-builds the packages, in a root of Debian 12. Runs as root. The roots are kept in build/roots,
+and the packages of a suite in build/roots/SUITE-debs.
 """
 
 from __future__ import annotations

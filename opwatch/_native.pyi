@@ -150,6 +150,7 @@ class Writes:
         groups: bool = False,
         super_block: int = 0,
         buffered: str = "",
+        processes: bool = False,
     ) -> None: ...
     def application(self) -> bytes:
         """Return struct ow_application_writes."""
@@ -157,6 +158,8 @@ class Writes:
         """Return one struct ow_target_writes per target."""
     def groups(self) -> bytes:
         """Return pairs of struct ow_write_group and struct ow_write_count."""
+    def processes(self) -> bytes:
+        """Return pairs of struct ow_write_process and struct ow_process_writes."""
     def attached(self) -> list[tuple[str, int]]:
         """Return each loaded program with 0, or with the errno of its failed attachment."""
     def programs(self) -> list[ProgramInfo]: ...

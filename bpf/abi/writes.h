@@ -35,6 +35,7 @@ enum ow_write_rule {
 #define OW_MAX_WRITE_TARGETS	   16
 #define OW_MAX_END_FUNCTIONS	   64
 #define OW_MAX_WRITE_GROUPS	   65536
+#define OW_MAX_WRITE_PROCESSES	   16384
 #define OW_WRITE_DEV(major, minor) ((major) << 20 | (minor))
 
 /* A device that file systems or programs write to: a disk, or a sector range of it. */
@@ -73,6 +74,18 @@ struct ow_write_group {
 	__u64 cgroup;
 	__u32 target;
 	__u32 class;
+};
+
+/* A process. The start keeps it apart from a later one with the same number. */
+struct ow_write_process {
+	__u64 start; /* time since boot in ns */
+	__u32 pid;
+	__u32 pad;
+};
+
+struct ow_process_writes {
+	__u64 bytes;
+	char name[16]; /* when it wrote first */
 };
 
 #endif

@@ -73,8 +73,14 @@ static __always_inline __s64 get_result(__u64 *ctx)
 SEC("fexit")
 int buffered_taken(__u64 *ctx)
 {
-	if (is_watched_file(get_written_file(ctx)))
-		count_taken(&application.buffered_bytes, get_result(ctx));
+	__s64 taken;
+
+	if (!is_watched_file(get_written_file(ctx)))
+		return 0;
+	taken = get_result(ctx);
+	count_taken(&application.buffered_bytes, taken);
+	if (counts_processes && taken > 0)
+		count_process((struct task_struct *)bpf_get_current_task(), taken);
 	return 0;
 }
 

@@ -18,10 +18,12 @@ const volatile struct ow_write_target write_targets[OW_MAX_WRITE_TARGETS];
 const volatile __u32 nr_write_targets;
 const volatile __u32 bio_arg;
 const volatile bool counts_groups;
+const volatile bool counts_processes;
 
 struct ow_target_writes target_writes[OW_MAX_WRITE_TARGETS];
-/* Makes the compiler emit the key's type into BTF, where the tests read it. */
+/* Make the compiler emit the keys' types into BTF, where the tests read them. */
 const struct ow_write_group *group_type;
+const struct ow_write_process *process_type;
 
 /* Rules by address of an end function. */
 struct {
@@ -42,6 +44,7 @@ struct {
 
 #include "page.h"
 #include "class.h"
+#include "process.h"
 #include "application.h"
 
 /* Return the index of the target that a sector of a disk belongs to, or the maximum for none. The
@@ -103,6 +106,8 @@ static __always_inline int on_write_queued(struct bio *bio, bool raw)
 	add_write(&target_writes[target].classes[class], bytes);
 	if (counts_groups)
 		count_group(bio, target, class, bytes, raw);
+	if (counts_processes)
+		count_submitter(class, bytes);
 	return 0;
 }
 

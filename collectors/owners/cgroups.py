@@ -19,8 +19,16 @@ _CONTROLLER = "blkio"
 
 def read_cgroup_names(root: Path | None = None) -> dict[int, str]:
     """Return the paths of version 2 groups by inode, which is the group id. Vanished groups are left out."""
-    tops = (root,) if root else (_GROUPS, _GROUPS / "unified")
-    return _read_names_below([top for top in tops if (top / "cgroup.controllers").exists()])
+    return _read_names_below([root] if root else _list_unified_roots())
+
+
+def _list_unified_roots() -> list[Path]:
+    return [top for top in (_GROUPS, _GROUPS / "unified") if (top / "cgroup.controllers").exists()]
+
+
+def find_unified_root() -> Path | None:
+    """Return the mount point of the version 2 hierarchy, or None if it is not mounted at a usual place."""
+    return next(iter(_list_unified_roots()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.writes.kernel_functions import find_function_addresses
@@ -19,6 +20,8 @@ from opwatch.writes.application import (
     is_mapped_counted,
 )
 from opwatch.writes.classes import encode_device_number
+from opwatch.writes.processes import decode_processes
+from opwatch.writes.reading import ProcessBytes, WriteProcess
 
 if TYPE_CHECKING:
     from opwatch._native import Writes
@@ -27,13 +30,17 @@ if TYPE_CHECKING:
 class ApplicationTracer:
     """Counts what programs write to the files of a mount's file system, from construction until close()."""
 
-    def __init__(self, mount: Mount) -> None:
+    def __init__(self, mount: Mount, *, by_process: bool = False) -> None:
         """Raise Unsupported, with the reason, if this kernel or file system cannot be counted."""
-        self._native = _load_programs(_find_buffered_function(mount.filesystem), mount)
+        self._native = _load_programs(_find_buffered_function(mount.filesystem), mount, by_process=by_process)
         self._counts_mapped = is_mapped_counted(self._native.attached())
 
     def read_counts(self) -> ApplicationWrites:
         return decode_application(self._native.application(), counts_mapped=self._counts_mapped)
+
+    def read_processes(self) -> Mapping[WriteProcess, ProcessBytes]:
+        """Return the bytes that the page cache took from each process; empty without `by_process`."""
+        return decode_processes(self._native.processes())
 
     def count_missed_runs(self) -> int:
         """Return the program runs skipped by the kernel because of another run on the same CPU."""
@@ -53,7 +60,7 @@ def _find_buffered_function(filesystem: str) -> str:
     return function
 
 
-def _load_programs(function: str, mount: Mount) -> Writes:
+def _load_programs(function: str, mount: Mount, *, by_process: bool) -> Writes:
     from opwatch._native import ProbeError, Writes
 
     major, minor = map(int, mount.dev.split(":"))
@@ -61,7 +68,9 @@ def _load_programs(function: str, mount: Mount) -> Writes:
     try:
         native, _ = load_first(
             APPLICATION_PROGRAMS,
-            lambda way: Writes(b"", b"", way, super_block=super_block, buffered=function),
+            lambda way: Writes(
+                b"", b"", way, super_block=super_block, buffered=function, processes=by_process
+            ),
             ProbeError,
             (),
         )

@@ -24,6 +24,8 @@ from opwatch.writes.classes import (
     encode_end_functions,
     encode_targets,
 )
+from opwatch.writes.processes import decode_processes
+from opwatch.writes.reading import ProcessBytes, WriteProcess
 
 _LAST_SECTOR = (1 << 63) - 1
 _JOURNAL_PROGRAM = "journal_committed"
@@ -49,7 +51,12 @@ class WriteTracer:
     """
 
     def __init__(
-        self, devices: Sequence[BlockDevice], *, has_filesystem: bool, by_cgroup: bool = False
+        self,
+        devices: Sequence[BlockDevice],
+        *,
+        has_filesystem: bool,
+        by_cgroup: bool = False,
+        by_process: bool = False,
     ) -> None:
         if len(devices) > MAX_TARGETS:
             raise UsageError(f"{len(devices)} devices are too many to trace: the limit is {MAX_TARGETS}")
@@ -64,7 +71,7 @@ class WriteTracer:
         try:
             self._native, _ = load_first(
                 WRITE_PROGRAMS,
-                lambda way: Writes(targets, functions, way, groups=by_cgroup),
+                lambda way: Writes(targets, functions, way, groups=by_cgroup, processes=by_process),
                 ProbeError,
                 _FINAL,
             )
@@ -80,6 +87,14 @@ class WriteTracer:
     def read_groups(self) -> Mapping[WriteGroup, WriteCount]:
         """Return the counters by control group; empty without `by_cgroup`."""
         return decode_groups(self._native.groups())
+
+    def read_processes(self) -> Mapping[WriteProcess, ProcessBytes]:
+        """Return the bytes that each process submitted directly; empty without `by_process`."""
+        return decode_processes(self._native.processes())
+
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
+        """Return (name, id, runs, run_ns, recursion misses) of each program."""
+        return self._native.programs()
 
     def count_missed_runs(self) -> int:
         """Return the program runs skipped by the kernel because of another run on the same CPU."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch import SCHEMA, units
@@ -11,6 +11,7 @@ from opwatch.sinks.plain.cells import align_columns
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.groups import GroupWrites
+from opwatch.writes.processes import ProcessTable
 from opwatch.writes.waterfall import Waterfall, WaterfallRow, WriteStep
 from opwatch.writes.witnesses import Witness
 
@@ -22,12 +23,13 @@ _WIDEST_TABLE = 52
 
 @dataclass(frozen=True, slots=True)
 class WritesOutcome:
-    """A measurement. `groups` is None unless it was asked for; `notes` are what is less certain."""
+    """A measurement. `groups` and `processes` are None unless asked for; `notes` are what is less certain."""
 
     waterfall: Waterfall
     groups: Sequence[GroupWrites] | None = None
     notes: Sequence[str] = ()
     synced: bool = False
+    processes: ProcessTable | None = None
 
 
 def _format_signed(size: int) -> str:
@@ -88,6 +90,21 @@ def _format_groups(groups: Sequence[GroupWrites]) -> Iterator[str]:
     yield from align_columns(("control group", "data", "journal, metadata"), cells)
 
 
+def _format_processes(table: ProcessTable) -> Iterator[str]:
+    cells = [
+        (
+            units.replace_unprintable(one.name),
+            "-" if one.pid is None else str(one.pid),
+            "-" if one.buffered_bytes is None else units.format_capacity(one.buffered_bytes),
+            units.format_capacity(one.direct_bytes),
+        )
+        for one in table.processes
+    ]
+    yield from align_columns(("process", "pid", "to page cache", "direct"), cells)
+    shared = units.format_capacity(table.shared_bytes)
+    yield from wrap_text(f"written by the kernel for all of them (write-back, journal, metadata): {shared}")
+
+
 def _format_heading(waterfall: Waterfall) -> str:
     stack, seconds = waterfall.stack, f"{waterfall.seconds:.1f} s"
     if stack.filesystem is None:
@@ -122,6 +139,9 @@ def format_writes(outcome: WritesOutcome) -> Iterator[str]:
     if outcome.groups is not None:
         yield ""
         yield from _format_groups(outcome.groups)
+    if outcome.processes is not None:
+        yield ""
+        yield from _format_processes(outcome.processes)
     for text in (*waterfall.findings, *outcome.notes):
         yield ""
         yield from wrap_text(text)
@@ -149,6 +169,9 @@ def build_writes_document(outcome: WritesOutcome) -> dict[str, Any]:
             {"name": group.name, "data_bytes": group.data_bytes, "shared_bytes": group.shared_bytes}
             for group in outcome.groups
         ]
+    if outcome.processes is not None:
+        document["processes"] = [asdict(one) for one in outcome.processes.processes]
+        document["shared_bytes"] = outcome.processes.shared_bytes
     return document
 
 

@@ -43,7 +43,7 @@ def compute_group_writes(
         name = names.get(key.cgroup, f"cgroup {key.cgroup}" if key.cgroup else NO_GROUP)
         _add_bytes(sums, SHARED if is_shared and not splits_shared else name, size, is_shared=is_shared)
     # The table of groups is limited; the counters of classes are not.
-    _add_bytes(sums, TABLE_FULL, _sum_classes(end) - _sum_classes(begin) - counted, is_shared=False)
+    _add_bytes(sums, TABLE_FULL, sum_classes(end) - sum_classes(begin) - counted, is_shared=False)
     groups = [GroupWrites(name, data, shared) for name, (data, shared) in sums.items() if data or shared]
     return sorted(groups, key=lambda group: (-group.total, group.name))
 
@@ -52,5 +52,6 @@ def _add_bytes(sums: dict[str, list[int]], name: str, size: int, *, is_shared: b
     sums.setdefault(name, [0, 0])[is_shared] += size
 
 
-def _sum_classes(reading: WritesReading) -> int:
+def sum_classes(reading: WritesReading) -> int:
+    """Return the bytes of all classes and devices."""
     return sum(count.bytes for target in reading.targets for count in target.classes.values())

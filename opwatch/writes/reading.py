@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import TargetWrites, WriteCount, WriteGroup
@@ -52,6 +53,28 @@ class DeviceWrites:
     in_flight: int
 
 
+class AccountedWrites(NamedTuple):
+    """The bytes that a control group and those below it wrote by the kernel's count (io.stat), read before
+    and after our own counters."""
+
+    before: int
+    after: int
+
+
+class WriteProcess(NamedTuple):
+    """A process. `start` is its time since boot in ns."""
+
+    start: int
+    pid: int
+
+
+class ProcessBytes(NamedTuple):
+    """A process's written bytes, and its name when it wrote first."""
+
+    bytes: int
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class DriveAmplification:
     """A drive's NAND bytes per host byte during the interval, ± `error`. None with a `reason` if unknown."""
@@ -66,7 +89,7 @@ class WritesReading:
     """All counters at one moment. A device without usable statistics is missing in `devices`.
 
     `journal_reason` explains why jbd2's commits are not counted; None if they are. `application_reason`
-    explains a missing `application`.
+    explains a missing `application`. `accounted` are the kernel's counts of control groups by path.
     """
 
     mono_ns: int
@@ -78,3 +101,6 @@ class WritesReading:
     journal_reason: str | None = None
     application: ApplicationWrites | None = None
     application_reason: str | None = None
+    accounted: Mapping[str, AccountedWrites] = field(default_factory=dict)
+    buffered_processes: Mapping[WriteProcess, ProcessBytes] = field(default_factory=dict)
+    direct_processes: Mapping[WriteProcess, ProcessBytes] = field(default_factory=dict)

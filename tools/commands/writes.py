@@ -25,7 +25,9 @@ from opwatch.tools.runs.blaming import add_blame_arguments, run_blame
 from opwatch.tools.runs.nand_polls import NandPolls
 from opwatch.tools.runs.progress import ProgressReporter
 from opwatch.tools.runs.waiting import Waiter
+from opwatch.writes.accounting import find_disagreements
 from opwatch.writes.groups import compute_group_writes
+from opwatch.writes.processes import compute_process_writes
 from opwatch.writes.reading import DriveAmplification, WritesReading
 from opwatch.writes.waterfall import compute_waterfall
 
@@ -46,7 +48,7 @@ class _Measured(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch writes ([MOUNT | --dev D] [--for T] [--sync] [--by cgroup] [options] [-- CMD...] | "
+        "opwatch writes ([MOUNT | --dev D] [--for T] [--sync] [--by WHAT] [options] [-- CMD...] | "
         "--blame FILE --waf R [--physical SIZE] [--absent A] [--json])"
     )
     parser.add_argument(
@@ -63,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure for this time (1m)",
     )
     parser.add_argument(
-        "--by", choices=["cgroup"], help="also show the bytes of each control group, as the kernel accounts"
+        "--by",
+        choices=["cgroup", "process"],
+        help="also show the bytes of each control group, as the kernel accounts them, or of each process",
     )
     parser.add_argument(
         "--split-shared",
@@ -100,7 +104,7 @@ def _find_mount(text: str) -> Mount:
 
 
 def _open_reader(devices: Devices, args: argparse.Namespace) -> WritesReader:
-    by_cgroup = args.by == "cgroup"
+    by_cgroup, by_process = args.by == "cgroup", args.by == "process"
     if bool(args.path) == bool(args.dev):
         raise UsageError("name either a mount point or a device: opwatch writes MOUNT, or --dev D")
     if args.split_shared and not by_cgroup:
@@ -109,10 +113,15 @@ def _open_reader(devices: Devices, args: argparse.Namespace) -> WritesReader:
         if args.sync:
             raise UsageError("--sync needs a mount point: a device has no file system to sync")
         return WritesReader(
-            devices, read_device_stack(devices, devices.resolve(args.dev)), by_cgroup=by_cgroup
+            devices,
+            read_device_stack(devices, devices.resolve(args.dev)),
+            by_cgroup=by_cgroup,
+            by_process=by_process,
         )
     mount = _find_mount(args.path)
-    return WritesReader(devices, read_mount_stack(devices, mount), mount, by_cgroup=by_cgroup)
+    return WritesReader(
+        devices, read_mount_stack(devices, mount), mount, by_cgroup=by_cgroup, by_process=by_process
+    )
 
 
 def _wait_for_end(waiter: Waiter, polls: NandPolls, talk: ProgressReporter, seconds: float | None) -> End:
@@ -157,6 +166,8 @@ def _list_notes(reader: WritesReader) -> list[str]:
         notes.append(f"the kernel skipped {classes} runs of the tracer; their bytes are in the row `other`")
     if application:
         notes.append(f"the kernel skipped {application} runs of the tracer of what programs write")
+    if reader.accounting_reason:
+        notes.append(f"io.stat of the control groups is not compared: {reader.accounting_reason}")
     return notes
 
 
@@ -184,10 +195,15 @@ def run(args: argparse.Namespace) -> int:
             measured = _measure_interval(reader, polls, args)
         notes = _list_notes(reader)
     begin, end = measured.begin, measured.end
-    names = find_io_hierarchy().read_names() if args.by else {}
-    groups = compute_group_writes(begin, end, names, splits_shared=args.split_shared) if args.by else None
+    groups = processes = None
+    if args.by == "cgroup":
+        names = find_io_hierarchy().read_names()
+        groups = compute_group_writes(begin, end, names, splits_shared=args.split_shared)
+        notes += find_disagreements(begin, end, names)
+    elif args.by:
+        processes = compute_process_writes(begin, end)
     waterfall = compute_waterfall(reader.stack, begin, end, is_closed=args.sync, drives=measured.drives)
-    outcome = WritesOutcome(waterfall, groups, notes, synced=args.sync)
+    outcome = WritesOutcome(waterfall, groups, notes, synced=args.sync, processes=processes)
     if args.json:
         open_stdout().write_json(build_writes_document(outcome), indent=2)
     else:

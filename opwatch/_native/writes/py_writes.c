@@ -56,17 +56,18 @@ static int set_buffered_function(struct ow_writes_config *config, const char *na
 
 static int parse_config(PyObject *args, PyObject *kwargs, struct ow_writes_config *config)
 {
-	static char *names[] = {"targets",     "functions", "programs", "groups",
-				"super_block", "buffered",  NULL};
+	static char *names[] = {"targets",     "functions", "programs",	 "groups",
+				"super_block", "buffered",  "processes", NULL};
 	const char *buffered = "";
 	Py_buffer targets, functions;
-	int groups = 0, err;
+	int groups = 0, processes = 0, err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*O&|$pIs", names, &targets, &functions,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*O&|$pIsp", names, &targets, &functions,
 					 ow_py_parse_programs, &config->programs, &groups,
-					 &config->super_block, &buffered))
+					 &config->super_block, &buffered, &processes))
 		return -1;
 	config->counts_groups = groups;
+	config->counts_processes = processes;
 	err = set_arrays(config, &targets, &functions);
 	if (!err)
 		err = set_buffered_function(config, buffered);
@@ -137,7 +138,8 @@ static PyObject *writes_application(PyObject *self, PyObject *Py_UNUSED(arg))
 		      : NULL;
 }
 
-static PyObject *writes_groups(PyObject *self, PyObject *Py_UNUSED(arg))
+static PyObject *read_pairs(PyObject *self,
+			    int (*read)(const struct ow_writes *, void **, size_t *))
 {
 	struct ow_writes *writes = get_writes(self);
 	_cleanup_free_ void *pairs = NULL;
@@ -146,10 +148,20 @@ static PyObject *writes_groups(PyObject *self, PyObject *Py_UNUSED(arg))
 
 	if (!writes)
 		return NULL;
-	n = ow_writes_groups(writes, &pairs, &pair_bytes);
+	n = read(writes, &pairs, &pair_bytes);
 	if (n < 0)
-		return ow_py_raise(n, "cannot read the counters of control groups");
+		return ow_py_raise(n, "cannot read the counters of control groups or processes");
 	return PyBytes_FromStringAndSize(pairs, n * pair_bytes);
+}
+
+static PyObject *writes_groups(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+	return read_pairs(self, ow_writes_groups);
+}
+
+static PyObject *writes_processes(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+	return read_pairs(self, ow_writes_processes);
 }
 
 static PyObject *writes_attached(PyObject *self, PyObject *Py_UNUSED(arg))
@@ -198,6 +210,7 @@ static PyMethodDef writes_methods[] = {
 	{"counts", writes_counts, METH_NOARGS, NULL},
 	{"application", writes_application, METH_NOARGS, NULL},
 	{"groups", writes_groups, METH_NOARGS, NULL},
+	{"processes", writes_processes, METH_NOARGS, NULL},
 	{"attached", writes_attached, METH_NOARGS, NULL},
 	{"programs", writes_programs, METH_NOARGS, NULL},
 	{"close", writes_close, METH_NOARGS, NULL},

@@ -43,6 +43,9 @@ static int set_constants(struct ow_writes *w, const struct ow_writes_config *con
 	w->skel->rodata->counts_groups = config->counts_groups;
 	if (config->counts_groups)
 		err = bpf_map__set_max_entries(w->skel->maps.groups, OW_MAX_WRITE_GROUPS);
+	w->skel->rodata->counts_processes = config->counts_processes;
+	if (config->counts_processes && !err)
+		err = bpf_map__set_max_entries(w->skel->maps.processes, OW_MAX_WRITE_PROCESSES);
 	err = err ?: set_application(w, config);
 	return err ?: ow_select_programs(w->skel->obj, &config->programs, &w->selected);
 }
@@ -130,6 +133,11 @@ const struct ow_application_writes *ow_writes_application(const struct ow_writes
 int ow_writes_groups(const struct ow_writes *w, void **ret, size_t *pair_bytes)
 {
 	return ow_read_pairs(w->skel->maps.groups, ret, pair_bytes);
+}
+
+int ow_writes_processes(const struct ow_writes *w, void **ret, size_t *pair_bytes)
+{
+	return ow_read_pairs(w->skel->maps.processes, ret, pair_bytes);
 }
 
 const char *ow_writes_attached(const struct ow_writes *w, int index, int *error)

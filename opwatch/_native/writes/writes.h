@@ -23,6 +23,7 @@ struct ow_writes_config {
 	struct ow_end_function functions[OW_MAX_END_FUNCTIONS];
 	__u32 nr_functions;
 	bool counts_groups;
+	bool counts_processes;
 	/* With buffered_taken: the super block, and the function that takes its buffered writes. */
 	__u32 super_block;
 	char buffered_function[48];
@@ -42,6 +43,8 @@ const struct ow_application_writes *ow_writes_application(const struct ow_writes
 /* Read pairs of struct ow_write_group and struct ow_write_count. Returns their number or -errno.
  * The caller frees @ret. */
 int ow_writes_groups(const struct ow_writes *writes, void **ret, size_t *pair_bytes);
+/* Read pairs of struct ow_write_process and struct ow_process_writes in the same way. */
+int ow_writes_processes(const struct ow_writes *writes, void **ret, size_t *pair_bytes);
 /* Return the name of a program, or NULL after the last. @error is the errno of a failed
  * attachment, or 0. */
 const char *ow_writes_attached(const struct ow_writes *writes, int index, int *error);

@@ -17,6 +17,7 @@ from opwatch.writes.classes import (
     WriteClass,
     WriteRule,
 )
+from opwatch.writes.processes import PROCESS
 
 ROOT = Path(__file__).parents[3]
 HEADER = ROOT / "bpf/abi/writes.h"
@@ -42,6 +43,7 @@ def test_structures_have_the_sizes_of_the_header() -> None:
     assert structs["ow_write_target"]["size"] == TARGET.size
     assert structs["ow_target_writes"]["size"] == COUNTS.size
     assert structs["ow_write_group"]["size"] + structs["ow_write_count"]["size"] == GROUP.size
+    assert structs["ow_write_process"]["size"] + structs["ow_process_writes"]["size"] == PROCESS.size
     members = [member["name"] for member in structs["ow_write_target"]["members"]]
     assert members == ["first_sector", "end_sector", "disk", "dev", "has_filesystem", "pad"]
 

@@ -53,6 +53,18 @@ def test_nand_is_what_the_drive_programmed() -> None:
     assert abs(rows["NAND"]["bytes"] - nand) <= rows["NAND"]["error_bytes"] + 1
 
 
+def test_direct_writes_belong_to_their_process() -> None:
+    with create_drive(48 * MIB) as drive:
+        loads = [f"dd if=/dev/zero of={drive.device} bs=64k count={n} oflag=direct" for n in (16, 48)]
+        script = f"{loads[0]} & first=$!; {loads[1]}; wait $first"
+        done = run_writes("--json", "-q", "--dev", drive.device, "--by", "process", "--", "sh", "-c", script)
+    document = json.loads(done.stdout)
+    written = [(one["name"], one["buffered_bytes"], one["direct_bytes"]) for one in document["processes"]]
+    assert written == [("dd", None, 3 * MIB), ("dd", None, MIB)]
+    assert len({one["pid"] for one in document["processes"]}) == 2
+    assert document["shared_bytes"] == 0
+
+
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[tuple[Drive, Path]]:
     """Yield a drive with ext4, mounted."""
@@ -72,6 +84,16 @@ def test_rows_of_a_file_system_add_up_to_those_of_its_drive(mounted: tuple[Drive
     assert parts == rows["device"]["bytes"] == rows["metadata"]["total_bytes"]
     assert rows["application"]["bytes"] in (None, 8 * MIB)
     assert (rows["application"]["bytes"] is None) == bool(rows["application"]["reason"])
+
+
+def test_write_back_and_the_journal_belong_to_no_process(mounted: tuple[Drive, Path]) -> None:
+    _, point = mounted
+    load = make_load(f"{point}/file", "--size=2M", "--fsync=16")
+    done = run_writes("--json", "-q", str(point), "--sync", "--by", "process", "--", *load)
+    document = json.loads(done.stdout)
+    rows = {row["kind"]: row for row in document["rows"]}
+    assert not any(one["direct_bytes"] for one in document["processes"])
+    assert document["shared_bytes"] == rows["device"]["bytes"] > 2 * MIB
 
 
 def test_a_path_on_the_file_system_and_the_commands_status(mounted: tuple[Drive, Path]) -> None:

@@ -42,6 +42,12 @@ int floor_complete(__u64 *ctx)
 	return 0;
 }
 
+SEC("tp_btf/block_bio_queue")
+int floor_bio(__u64 *ctx)
+{
+	return 0;
+}
+
 SEC("tp_btf/block_rq_issue")
 int clock_issue(__u64 *ctx)
 {

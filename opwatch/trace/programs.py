@@ -104,7 +104,7 @@ def list_program_sets(
 FLOORS: dict[str, ProgramSet] = {
     name: (Program(f"{prefix}_issue"), Program(f"{prefix}_complete"))
     for name, prefix in (("empty", "floor"), ("clock", "clock"), ("sketch", "sketch"))
-}
+} | {"bio": (Program("floor_bio"),)}
 
 
 def load_first(

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.writes.application import ApplicationTracer
+from opwatch.errors import Unsupported
 from opwatch.tools.acting.trim.fitrim import require_mount
 from opwatch.writes.application import ApplicationWrites
 from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
 from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.trims import MIB, mount_with_files
-from tests.vm.requirements import need_module, need_tool
+from tests.vm.requirements import need_feature, need_module, need_tool
 
 # Manual runs only.
 TIERS = ()
@@ -132,13 +133,23 @@ def settle(point: Path) -> None:
     run_command("sync", "-f", str(point))
 
 
+def open_tracer(kind: str, point: Path) -> ApplicationTracer:
+    try:
+        tracer = ApplicationTracer(require_mount(str(point)))
+    except Unsupported as error:
+        need_feature(f"application-{kind}", False, str(error))
+        raise
+    need_feature(f"application-{kind}", True)
+    return tracer
+
+
 @contextmanager
 def trace_new_filesystem(kind: str) -> Iterator[tuple[Path, ApplicationTracer]]:
     """Yield the mount point of a new file system, and its tracer."""
     with (
         create_null_blk(DISK) as disk,
         mount_with_files(kind, disk) as point,
-        closing(ApplicationTracer(require_mount(str(point)))) as tracer,
+        closing(open_tracer(kind, point)) as tracer,
     ):
         yield point, tracer
         assert (tracer.count_missed_runs(), tracer.read_counts().lost) == (0, 0)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.writes.reader import WritesReader
-from opwatch.collectors.writes.stacks import read_mount_stack
-from opwatch.host.device import Devices
-from opwatch.tools.acting.trim.fitrim import require_mount
-from opwatch.writes.waterfall import MAX_OTHER, Waterfall, WriteStep, compute_waterfall
+from opwatch.writes.waterfall import MAX_OTHER, WriteStep
 from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
 from tests.vm.guest.support.shell import run_command, write_attribute
-from tests.vm.guest.support.stacked import create_md
 from tests.vm.guest.support.trims import MIB, mount_with_files
+from tests.vm.guest.writes.measuring import find_bytes, measure_mount
 
 # Manual runs only.
 TIERS = ()
@@ -56,29 +51,13 @@ def write_to_mapping(path: Path) -> None:
 WAYS = (write_with_fsync, write_directly, write_to_mapping)
 
 
-@contextmanager
-def measure(point: Path) -> Iterator[list[Waterfall]]:
-    """Yield a list that has the waterfall of the block when it ends; both ends are synced."""
-    devices, mount, results = Devices(), require_mount(str(point)), list[Waterfall]()
-    with closing(WritesReader(devices, read_mount_stack(devices, mount), mount)) as reader:
-        reader.sync()
-        begin = reader.read()
-        yield results
-        reader.sync()
-        results.append(compute_waterfall(reader.stack, begin, reader.read(), is_closed=True))
-
-
-def find_bytes(waterfall: Waterfall, kind: WriteStep) -> int:
-    return sum(row.added or 0 for row in waterfall.rows if row.kind is kind)
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_classes_close_and_witnesses_agree(kind: str, way: Callable[[Path], None]) -> None:
     with create_null_blk(DISK) as disk, mount_with_files(kind, disk) as point:
         if kind == "f2fs":
             write_attribute(Path(f"/sys/fs/f2fs/{disk}/iostat_enable"), 1)
-        with measure(point) as results:
+        with measure_mount(point) as results:
             way(point / "file")
         (waterfall,) = results
         assert find_bytes(waterfall, WriteStep.OTHER) == 0, waterfall.rows
@@ -95,7 +74,7 @@ def test_application_bytes_are_those_of_the_program(kind: str) -> None:
     with create_null_blk(DISK) as disk, mount_with_files(kind, disk) as point:
         if kind == "f2fs":
             write_attribute(Path(f"/sys/fs/f2fs/{disk}/iostat_enable"), 1)
-        with measure(point) as results:
+        with measure_mount(point) as results:
             write_with_fsync(point / "buffered")
             write_directly(point / "direct")
         assert find_bytes(results[0], WriteStep.APPLICATION) == 2 * COUNT * BLOCK
@@ -108,7 +87,7 @@ def test_revoke_records_belong_to_the_journal() -> None:
         for number in range(2000):
             (folder / f"a-long-name-of-a-file-{number}").touch()
         run_command("sync")
-        with measure(point) as results:
+        with measure_mount(point) as results:
             for path in folder.iterdir():
                 path.unlink()
             folder.rmdir()
@@ -119,7 +98,7 @@ def test_data_journal_writes_data_twice_and_agrees_with_jbd2() -> None:
     with (
         create_null_blk(DISK) as disk,
         mount_with_files("ext4", disk, options="data=journal") as point,
-        measure(point) as results,
+        measure_mount(point) as results,
     ):
         write_with_fsync(point / "file")
     assert not results[0].findings
@@ -128,7 +107,7 @@ def test_data_journal_writes_data_twice_and_agrees_with_jbd2() -> None:
 
 def test_raw_writes_beside_a_file_system_are_those_of_other_programs() -> None:
     with create_null_blk(DISK) as disk, mount_with_files("ext4", disk) as point:
-        with measure(point) as results:
+        with measure_mount(point) as results:
             # Past the end of what the file system has allocated, with the contents that are there.
             place = (DISK.size - 8) * MIB // BLOCK
             node = f"/dev/{disk}"
@@ -137,18 +116,3 @@ def test_raw_writes_beside_a_file_system_are_those_of_other_programs() -> None:
         (waterfall,) = results
         assert find_bytes(waterfall, WriteStep.RAW) == 16 * BLOCK
         assert abs(find_bytes(waterfall, WriteStep.OTHER)) <= MAX_OTHER * 16 * BLOCK
-
-
-def test_a_mirror_writes_every_byte_twice() -> None:
-    small = NullBlk(size=256, memory_backed=1)
-    with (
-        create_null_blk(small) as one,
-        create_null_blk(small) as two,
-        create_md(1, [one, two]) as array,
-        mount_with_files("ext4", array) as point,
-        measure(point) as results,
-    ):
-        write_directly(point / "file")
-    received = find_bytes(results[0], WriteStep.DEVICE)
-    assert received <= find_bytes(results[0], WriteStep.LAYER) <= 1.02 * received
-    assert find_bytes(results[0], WriteStep.DRIVES) >= 2 * received

@@ -62,3 +62,17 @@ def test_bytes_of_control_groups_are_those_of_io_stat() -> None:
     assert counted[direct.name] >= 2 * MIB
     rows = {row["kind"]: row for row in document["rows"]}
     assert sum(counted.values()) == rows["device"]["total_bytes"]
+    # The command compares all groups with io.stat.
+    assert not document["findings"]
+    assert not document["notes"]
+
+
+def test_bytes_of_processes_are_those_that_they_wrote() -> None:
+    with create_null_blk(DISK) as disk, mount_with_files("ext4", disk) as point:
+        loads = [make_dd(point / "buffered", 5), make_dd(point / "direct", 2, "oflag=direct")]
+        script = "; ".join(map(shlex.join, loads))
+        document = run_writes(point, "--sync", "--by", "process", "--", "sh", "-c", script)
+    written = [(one["name"], one["buffered_bytes"], one["direct_bytes"]) for one in document["processes"]]
+    assert written == [("dd", 5 * MIB, 0), ("dd", 0, 2 * MIB)]
+    rows = {row["kind"]: row for row in document["rows"]}
+    assert document["shared_bytes"] == rows["device"]["total_bytes"] - 2 * MIB

@@ -44,6 +44,7 @@ def write_pages(file: int, first: int, count: int) -> None:
     assert os.pwrite(file, os.urandom(count * PAGE), first * PAGE) == count * PAGE
 
 
+# Newer kernels have large folios on ext4, which become dirty as a whole.
 def test_dirtied_pages_are_written_cancelled_or_still_dirty() -> None:
     with create_null_blk(DISK) as disk, mount_with_files("ext4", disk, options=QUIET_MOUNT) as point:
         file = os.open(point / "file", os.O_CREAT | os.O_RDWR, 0o600)

@@ -80,7 +80,7 @@ class WriteTracer:
         failed = dict(self._native.attached()).get(_JOURNAL_PROGRAM, 0)
         self.journal_reason = f"jbd2's event of commits: {os.strerror(failed)}" if failed else None
 
-    def read_counts(self) -> list[TargetWrites]:
+    def read_counts(self) -> tuple[TargetWrites, ...]:
         """Return the counters of each device, in the order of construction."""
         return decode_counts(self._native.counts())
 

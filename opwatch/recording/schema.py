@@ -117,6 +117,8 @@ WAF, WAF_BEGIN, WAF_END = "waf", "waf begin", "waf end"
 # The result of `opwatch trim audit` for a filesystem or device with the file of its evidence, or the reason
 # for no result.
 AUDIT, NO_AUDIT = "trim audit", "no trim audit"
+# A measurement of `opwatch writes`, whose readings are in files.
+WRITES = "writes"
 # An entry of the journal of a recorded sweep: its request, the outcome of a level, its end.
 SWEEP = "sweep"
 # Counters of each operation in `counts`.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from opwatch import SCHEMA, units
 from opwatch.sinks.plain.cells import align_columns
+from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.groups import GroupWrites
 from opwatch.writes.processes import ProcessTable
+from opwatch.writes.series import WritesOutcome, WritesPart
 from opwatch.writes.waterfall import Waterfall, WaterfallRow, WriteStep
 from opwatch.writes.witnesses import Witness
 
@@ -19,17 +21,6 @@ from opwatch.writes.witnesses import Witness
 _PAGE = 4096
 # Columns of the table that leave enough for remarks beside it.
 _WIDEST_TABLE = 52
-
-
-@dataclass(frozen=True, slots=True)
-class WritesOutcome:
-    """A measurement. `groups` and `processes` are None unless asked for; `notes` are what is less certain."""
-
-    waterfall: Waterfall
-    groups: Sequence[GroupWrites] | None = None
-    notes: Sequence[str] = ()
-    synced: bool = False
-    processes: ProcessTable | None = None
 
 
 def _format_signed(size: int) -> str:
@@ -105,11 +96,15 @@ def _format_processes(table: ProcessTable) -> Iterator[str]:
     yield from wrap_text(f"written by the kernel for all of them (write-back, journal, metadata): {shared}")
 
 
-def _format_heading(waterfall: Waterfall) -> str:
-    stack, seconds = waterfall.stack, f"{waterfall.seconds:.1f} s"
-    if stack.filesystem is None:
-        return f"{stack.subject}: what was written in {seconds}"
-    return f"{stack.subject} ({stack.filesystem} on {', '.join(stack.tops)}): what was written in {seconds}"
+def _format_heading(outcome: WritesOutcome) -> str:
+    stack, seconds = outcome.waterfall.stack, f"{outcome.waterfall.seconds:.1f} s"
+    place = f" ({stack.filesystem} on {', '.join(stack.tops)})" if stack.filesystem else ""
+    at = ""
+    if outcome.part is WritesPart.TOTAL:
+        at = "all intervals, "
+    elif outcome.part is WritesPart.INTERVAL and outcome.at:
+        at = f"{outcome.at.astimezone():%H:%M:%S} "
+    return f"{at}{stack.subject}{place}: what was written in {seconds}"
 
 
 def _append_remark(line: str, remark: str) -> Iterator[str]:
@@ -126,7 +121,7 @@ def _append_remark(line: str, remark: str) -> Iterator[str]:
 def format_writes(outcome: WritesOutcome) -> Iterator[str]:
     """Yield the lines of a measurement."""
     waterfall = outcome.waterfall
-    yield from wrap_text(_format_heading(waterfall))
+    yield from wrap_text(_format_heading(outcome))
     if waterfall.base is None:
         yield "nothing was written in this time"
     yield ""
@@ -157,6 +152,8 @@ def build_writes_document(outcome: WritesOutcome) -> dict[str, Any]:
         "subject": stack.subject,
         "filesystem": stack.filesystem,
         "devices": list(stack.tops),
+        "part": outcome.part.value,
+        "time": outcome.at.isoformat() if outcome.at else None,
         "interval_s": waterfall.seconds,
         "synced": outcome.synced,
         "base": waterfall.base.kind.value if waterfall.base else None,
@@ -194,3 +191,20 @@ def _build_row(waterfall: Waterfall, row: WaterfallRow) -> dict[str, Any]:
         "witness": witness
         and {"source": witness.source, "bytes": witness.reported_bytes, "agrees": witness.agrees},
     }
+
+
+class WritesPrinter:
+    """Prints outcomes as they come: tables, or JSON documents."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._separator: Sequence[str] = ()
+
+    def print_outcome(self, outcome: WritesOutcome) -> None:
+        if self._as_json:
+            # Documents of several intervals are JSON lines.
+            indent = 2 if outcome.part is WritesPart.WHOLE else None
+            open_stdout().write_json(build_writes_document(outcome), indent=indent)
+            return
+        open_stdout().write_lines([*self._separator, *format_writes(outcome)])
+        self._separator = ("",)

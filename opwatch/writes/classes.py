@@ -149,7 +149,7 @@ def encode_end_functions(addresses: Mapping[str, Sequence[int]]) -> bytes:
     )
 
 
-def decode_counts(raw: bytes) -> list[TargetWrites]:
+def decode_counts(raw: bytes) -> tuple[TargetWrites, ...]:
     """Return the counters of each target. Raise BadInput for a wrong length."""
     if len(raw) % COUNTS.size:
         raise BadInput(f"{len(raw)} bytes are not a multiple of {COUNTS.size}, the counters of a target")
@@ -157,7 +157,7 @@ def decode_counts(raw: bytes) -> list[TargetWrites]:
     for fields in COUNTS.iter_unpack(raw):
         counts = {kind: WriteCount(*fields[2 * kind : 2 * kind + 2]) for kind in WriteClass}
         decoded.append(TargetWrites(counts, fields[-2], fields[-1]))
-    return decoded
+    return tuple(decoded)
 
 
 def decode_groups(raw: bytes) -> dict[WriteGroup, WriteCount]:

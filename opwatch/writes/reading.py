@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class WriteLayer:
     device: str
     label: str
     below: tuple[str, ...] = ()
-    shared: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class WritesReading:
     """
 
     mono_ns: int
-    targets: Sequence[TargetWrites]
+    targets: tuple[TargetWrites, ...]
     devices: Mapping[str, DeviceWrites]
     counters: FilesystemCounters = field(default_factory=FilesystemCounters)
     groups: Mapping[WriteGroup, WriteCount] = field(default_factory=dict)

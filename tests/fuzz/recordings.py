@@ -46,9 +46,11 @@ from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
 from opwatch.sinks.trim_audit import write_json
+from opwatch.sinks.writes import build_writes_document
 from opwatch.sweep.replay import prepare_requests
 from opwatch.tools.runs.audit_recorder import read_audits
 from opwatch.tools.runs.waf_outcome import is_waf_recording, read_waf
+from opwatch.tools.runs.writes_recorder import is_writes_recording, read_writes
 from opwatch.trim.audit import ledger
 from opwatch.trim.history.requests import RequestRow
 from tests.unit.support.recordings import update_checksums
@@ -403,6 +405,9 @@ def show_recording(path: Path, sink: Sink) -> None:
         list(iterate_notes(recording))
         if is_waf_recording(recording):
             read_waf(recording, Catalogue(())).make_outcome()
+        if is_writes_recording(recording):
+            for outcome in read_writes(recording):
+                build_writes_document(outcome)
         for audited in read_audits(recording):
             if isinstance(audited, SeenAudit):
                 write_json([ledger.build_audit(audited.evidence, audited.subject)], _NullOutput())

@@ -17,7 +17,7 @@ from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.sinks.tones import is_colour_wanted
 from opwatch.tools.arguments import add_catalogue_argument, add_color_argument, parse_file_name
 from opwatch.tools.dashboard.choice import add_screen_arguments, is_dashboard_chosen
-from opwatch.tools.runs.audit_recorder import is_audit_recording, show_audits
+from opwatch.tools.runs.audit_recorder import show_audits
 from opwatch.tools.runs.replay import (
     Replay,
     add_bounds_arguments,
@@ -28,6 +28,7 @@ from opwatch.tools.runs.replay import (
 )
 from opwatch.tools.runs.run_recorder import show_notes_and_fio
 from opwatch.tools.runs.waf_outcome import is_waf_recording, read_waf, show_waf
+from opwatch.tools.runs.writes_recorder import is_writes_recording, show_writes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,15 +87,16 @@ def _parse_speed(text: str) -> float:
 
 
 def _show_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
-    """Show a recording without intervals: a measurement by `opwatch waf`, or trim audits. Return False if it
-    has intervals."""
-    is_waf = is_waf_recording(run)
-    if not is_waf and not is_audit_recording(run):
+    """Show a recording without a watch: by `opwatch waf`, `opwatch writes` or `opwatch trim audit`. Return
+    False if it has a watch."""
+    if not explain_no_intervals(run):
         return False
     if args.interval or args.at or args.begin or args.end or args.step or args.speed:
         raise UsageError(f"{run.name}: {explain_no_intervals(run)}; it can only be shown as a whole")
-    if is_waf:
+    if is_waf_recording(run):
         show_waf(read_waf(run, load_catalogue(args.counters)), as_json=args.json)
+    elif is_writes_recording(run):
+        show_writes(run, as_json=args.json, quiet=args.quiet)
     else:
         show_audits(run, as_json=args.json, quiet=args.quiet)
     return True

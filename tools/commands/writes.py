@@ -1,58 +1,49 @@
-"""`opwatch writes [MOUNT | --dev D] [--for T | -- CMD...]`: where written bytes are amplified."""
+"""`opwatch writes [MOUNT | --dev D] [INTERVAL] [--for T | -- CMD...]`: where written bytes are amplified."""
 
 from __future__ import annotations
 
 import argparse
-import math
+import contextlib
 import os
-from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import NamedTuple
 
-from opwatch.collectors.owners.cgroups import find_io_hierarchy
+from opwatch.clock import read_anchor
 from opwatch.collectors.writes.reader import WritesReader
 from opwatch.collectors.writes.stacks import read_device_stack, read_mount_stack
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import UsageError
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount, find_mount, read_usage
-from opwatch.samples.end import End
-from opwatch.sinks.terminal import open_stdout
-from opwatch.sinks.writes import WritesOutcome, build_writes_document, format_writes
-from opwatch.tools.arguments import Once, add_catalogue_argument, time_between
+from opwatch.sinks.writes import WritesPrinter
+from opwatch.tools.arguments import Once, add_catalogue_argument, parse_file_name, time_between
 from opwatch.tools.runs.blaming import add_blame_arguments, run_blame
 from opwatch.tools.runs.nand_polls import NandPolls
 from opwatch.tools.runs.progress import ProgressReporter
+from opwatch.tools.runs.replay import interval
 from opwatch.tools.runs.waiting import Waiter
-from opwatch.writes.accounting import find_disagreements
-from opwatch.writes.groups import compute_group_writes
-from opwatch.writes.processes import compute_process_writes
-from opwatch.writes.reading import DriveAmplification, WritesReading
-from opwatch.writes.waterfall import compute_waterfall
+from opwatch.tools.runs.writes_recorder import WritesRecorder
+from opwatch.tools.runs.writes_run import WritesPlan, WritesRun
+from opwatch.writes.series import WritesQuestion
 
-_DEFAULT_S = 60.0
 _MAX_S = 30 * 86400.0
 _SETTLE_S = 60.0
-_TICK_S = 1.0
-
-
-class _Measured(NamedTuple):
-    """The readings at both ends, the write amplification of the drives, and the command's exit status."""
-
-    begin: WritesReading
-    end: WritesReading
-    drives: Mapping[str, DriveAmplification]
-    status: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch writes ([MOUNT | --dev D] [--for T] [--sync] [--by WHAT] [options] [-- CMD...] | "
+        "opwatch writes ([MOUNT | --dev D] [INTERVAL] [--for T] [--sync] [-o FILE] [options] [-- CMD...] | "
         "--blame FILE --waf R [--physical SIZE] [--absent A] [--json])"
     )
     parser.add_argument(
         "path", nargs="?", metavar="MOUNT", help="a mount point, or any path on the file system"
+    )
+    parser.add_argument(
+        "interval",
+        nargs="?",
+        type=interval,
+        metavar="INTERVAL",
+        help="print the rows of each interval of this length until Ctrl-C, and then those of all",
     )
     parser.add_argument(
         "--dev", action=Once, metavar="D", help="a device: what is written to it by any program"
@@ -62,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="seconds",
         metavar="T",
         type=time_between(0.01, _MAX_S),
-        help="measure for this time (1m)",
+        help="measure for this time (1m; with INTERVAL, until Ctrl-C)",
     )
     parser.add_argument(
         "--by",
@@ -86,9 +77,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_SETTLE_S,
         help="at the end, wait at most this long for what the drives' pages do not show yet (1m)",
     )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=parse_file_name,
+        metavar="FILE",
+        help="record into this new file; opwatch replay FILE shows the same output",
+    )
     add_blame_arguments(parser)
     add_catalogue_argument(parser)
-    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help='print a JSON document, with INTERVAL JSON lines, "schema":"opwatch/1"',
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
 
 
@@ -124,61 +126,31 @@ def _open_reader(devices: Devices, args: argparse.Namespace) -> WritesReader:
     )
 
 
-def _wait_for_end(waiter: Waiter, polls: NandPolls, talk: ProgressReporter, seconds: float | None) -> End:
-    """Wait for this time, or without a time for the command; a signal ends either."""
-    begun = waiter.now()
-    until = math.inf if seconds is None else begun + seconds
-    while True:
-        reason = waiter.wait_until(min(until, polls.next_due, waiter.now() + _TICK_S))
-        if reason is not End.TICK or waiter.now() >= until:
-            return reason
-        polls.poll_if_due(waiter.now())
-        talk.show_progress(f"{waiter.now() - begun:.0f} of {seconds:g} s" if seconds else "")
-
-
-def _measure_interval(reader: WritesReader, polls: NandPolls, args: argparse.Namespace) -> _Measured:
-    """Return the readings around the command or the time, and the drives' write amplification."""
-    with Waiter() as waiter, closing(ProgressReporter(quiet=args.quiet, shows=not args.command)) as talk:
-        if args.sync:
-            reader.sync()
-        goes_on = polls.begin_work(waiter)
-        begin = reader.read()
-        if goes_on:
-            waiter.start_command(args.command, quiet_stdout=args.json)
-        seconds = None if args.command else args.seconds or _DEFAULT_S
-        reason = _wait_for_end(waiter, polls, talk, seconds) if goes_on else End.SIGNAL
-        status = waiter.finish_command(stop=reason is End.SIGNAL)
-        waiter.reap()
-        if args.sync:
-            reader.sync()
-        end = reader.read()
-        polls.end_work()
-        if reason is not End.SIGNAL:
-            polls.wait_for_pages(waiter, talk, args.settle)
-    return _Measured(begin, end, polls.measure(), status)
-
-
-def _list_notes(reader: WritesReader) -> list[str]:
-    """Return sentences about what is less certain."""
-    classes, application = reader.count_missed_runs()
-    notes = [*reader.tracer.notes]
-    if classes:
-        notes.append(f"the kernel skipped {classes} runs of the tracer; their bytes are in the row `other`")
-    if application:
-        notes.append(f"the kernel skipped {application} runs of the tracer of what programs write")
-    if reader.accounting_reason:
-        notes.append(f"io.stat of the control groups is not compared: {reader.accounting_reason}")
-    return notes
-
-
 def _blame_history(args: argparse.Namespace) -> int:
     """Answer from a history, for which nothing is measured."""
     given = {"--dev": args.dev, "--for": args.seconds, "--by": args.by, "--sync": args.sync}
-    given |= {"MOUNT": args.path, "--split-shared": args.split_shared, "--": args.command}
+    given |= {
+        "MOUNT": args.path,
+        "INTERVAL": args.interval,
+        "-o": args.output,
+        "--split-shared": args.split_shared,
+        "--": args.command,
+    }
     for name, value in given.items():
         if value:
             raise UsageError(f"--blame answers from its file, and nothing is measured: leave out {name}")
     return run_blame(args)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse contradictions. With --dev, the only argument is the interval."""
+    if args.dev and args.path and args.interval is None:
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            args.path, args.interval = None, interval(args.path)
+    if args.command and args.seconds:
+        raise UsageError("the command after -- ends the measurement: leave out --for")
+    if args.seconds and args.interval and args.interval > args.seconds:
+        raise UsageError("the INTERVAL is longer than --for: leave it out")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -187,25 +159,42 @@ def run(args: argparse.Namespace) -> int:
     for name in ("waf", "physical", "absent"):
         if getattr(args, name) is not None:
             raise UsageError(f"--{name} needs --blame, the history that it is about")
-    if args.command and args.seconds:
-        raise UsageError("the command after -- ends the interval: leave out --for")
+    _check_options(args)
     devices = Devices()
-    with closing(_open_reader(devices, args)) as reader:
-        with closing(NandPolls(devices, reader.stack.bottoms, load_catalogue(args.counters))) as polls:
-            measured = _measure_interval(reader, polls, args)
-        notes = _list_notes(reader)
-    begin, end = measured.begin, measured.end
-    groups = processes = None
-    if args.by == "cgroup":
-        names = find_io_hierarchy().read_names()
-        groups = compute_group_writes(begin, end, names, splits_shared=args.split_shared)
-        notes += find_disagreements(begin, end, names)
-    elif args.by:
-        processes = compute_process_writes(begin, end)
-    waterfall = compute_waterfall(reader.stack, begin, end, is_closed=args.sync, drives=measured.drives)
-    outcome = WritesOutcome(waterfall, groups, notes, synced=args.sync, processes=processes)
-    if args.json:
-        open_stdout().write_json(build_writes_document(outcome), indent=2)
-    else:
-        open_stdout().write_lines(format_writes(outcome))
-    return measured.status
+    with (
+        closing(_open_reader(devices, args)) as reader,
+        closing(NandPolls(devices, reader.stack.bottoms, load_catalogue(args.counters))) as polls,
+    ):
+        return _measure_writes(devices, reader, polls, args)
+
+
+def _measure_writes(
+    devices: Devices, reader: WritesReader, polls: NandPolls, args: argparse.Namespace
+) -> int:
+    question = WritesQuestion(
+        reader.stack,
+        args.interval,
+        synced=args.sync,
+        by_cgroup=args.by == "cgroup",
+        splits_shared=args.split_shared,
+        by_process=args.by == "process",
+    )
+    plan = WritesPlan(question, args.command, args.seconds, args.settle, quiet_stdout=args.json)
+    clocks, printer = read_anchor(), WritesPrinter(as_json=args.json)
+    shows_progress = not (args.command or args.interval)
+    with (
+        ExitStack() as stack,
+        Waiter() as waiter,
+        closing(ProgressReporter(quiet=args.quiet, shows=shows_progress)) as talk,
+    ):
+        recorder = None
+        if args.output:
+            bottoms = [device for name in reader.stack.bottoms if (device := devices.by_name(name))]
+            disks = {device.disk.name for device in bottoms}
+            recorder = stack.enter_context(WritesRecorder(args.output, args.interval, clocks, disks))
+        run = WritesRun(plan, reader, polls, recorder, clocks)
+        for outcome in run.iter_outcomes(waiter, talk):
+            talk.close()
+            printer.print_outcome(outcome)
+    failed = 1 if recorder and recorder.problem else 0
+    return run.status or failed

@@ -15,6 +15,9 @@ from opwatch.waf.measure import Measurement
 from opwatch.waf.trail import Trail
 from opwatch.writes.reading import DriveAmplification
 
+# Intervals may be shorter than the time between polls by this share.
+_FULL = 0.95
+
 
 class _NandDrive:
     """A drive and all polls of it. `reason` says why it has no counter of NAND writes; None if it has one."""
@@ -22,7 +25,7 @@ class _NandDrive:
     def __init__(self, counting: CounterPoller) -> None:
         self._counting = counting
         self._trail = Trail()
-        self._begin = self._end = 0
+        self._begin = self._end = self._mark = 0
         self.every_s = max(POLL_S, counting.busy_poll_s)
         self.poll()
         self.reason = None if self._trail.nand else self._explain_missing()
@@ -32,26 +35,31 @@ class _NandDrive:
 
     def begin_work(self) -> None:
         self.poll()
-        self._begin = len(self._trail.moments) - 1
+        self._begin = self._mark = len(self._trail.moments) - 1
 
     def end_work(self) -> None:
         self.poll()
         self._end = len(self._trail.moments) - 1
 
     def is_settled(self) -> bool:
-        return self._make_measurement().is_settled()
+        return Measurement(self._trail, self._begin, self._end).is_settled()
 
     def measure(self) -> DriveAmplification:
+        return self._measure_polls(self._begin, self._end)
+
+    def end_interval(self) -> DriveAmplification:
+        """Return the write amplification from the end of the interval before to the newest poll."""
+        begin, self._mark = self._mark, len(self._trail.moments) - 1
+        return self._measure_polls(begin, self._mark)
+
+    def _measure_polls(self, begin: int, end: int) -> DriveAmplification:
         if self.reason:
             return DriveAmplification(None, reason=self.reason)
-        result = self._make_measurement().make_result()
+        result = Measurement(self._trail, begin, end).make_result()
         return DriveAmplification(result.waf, result.error, result.reason)
 
     def close(self) -> None:
         self._counting.close()
-
-    def _make_measurement(self) -> Measurement:
-        return Measurement(self._trail, self._begin, self._end)
 
     def _explain_missing(self) -> str:
         if self._counting.denied:
@@ -96,6 +104,20 @@ class NandPolls:
             self._poll_all()
             self.next_due = now + self._every_s
 
+    def end_interval(self, seconds: float) -> Mapping[str, DriveAmplification]:
+        """Poll, and return the write amplification of an interval of this length, by name of the devices at
+        the bottom."""
+        if seconds >= _FULL * self._every_s:
+            self._poll_all()
+            return self._name_devices({disk: drive.end_interval() for disk, drive in self._drives.items()})
+        short = f"its pages are read every {self._every_s:g} s, and the interval has {seconds:.1f} s"
+        return self._name_devices(
+            {
+                disk: DriveAmplification(None, reason=drive.reason or f"{disk}: {short}")
+                for disk, drive in self._drives.items()
+            }
+        )
+
     def end_work(self) -> None:
         for drive in self._polled:
             drive.end_work()
@@ -111,12 +133,14 @@ class NandPolls:
 
     def measure(self) -> Mapping[str, DriveAmplification]:
         """Return the write amplification by name of the devices at the bottom."""
-        measured = {disk: drive.measure() for disk, drive in self._drives.items()}
-        return {name: measured[disk] for name, disk in self._disks.items()}
+        return self._name_devices({disk: drive.measure() for disk, drive in self._drives.items()})
 
     def close(self) -> None:
         for drive in self._drives.values():
             drive.close()
+
+    def _name_devices(self, measured: Mapping[str, DriveAmplification]) -> Mapping[str, DriveAmplification]:
+        return {name: measured[disk] for name, disk in self._disks.items()}
 
     def _poll_all(self) -> None:
         for drive in self._polled:

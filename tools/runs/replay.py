@@ -24,6 +24,7 @@ from opwatch.times import parse_time
 from opwatch.tools.arguments import time_between
 from opwatch.tools.runs.audit_recorder import is_audit_recording
 from opwatch.tools.runs.waf_outcome import is_waf_recording
+from opwatch.tools.runs.writes_recorder import is_writes_recording
 
 _MAX_STEP_S = 86400
 _DAY = timedelta(days=1)
@@ -230,6 +231,8 @@ def explain_no_intervals(run: RecordedRun) -> str | None:
     """Return the reason why a recording has no intervals, or None if it has some."""
     if is_waf_recording(run):
         return "it is a recording of opwatch waf, which measures one interval"
+    if is_writes_recording(run):
+        return "it is a recording of opwatch writes, which has rows of written bytes"
     return (
         "it is a recording of opwatch trim audit, which has no intervals" if is_audit_recording(run) else None
     )

@@ -8,14 +8,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kernel.support.drives import MIB, Drive, create_drive, run_plain_fio
-from tests.kernel.support.filesystems import make_filesystem, mount_device
+from tests.kernel.support.drives import MIB, create_drive, run_plain_fio
+from tests.kernel.writes.conftest import Mounted
 
 # Empties the drive's buffer, which otherwise reaches NAND at any time.
 FLUSH = ("--end_fsync=1",)
@@ -65,16 +64,7 @@ def test_direct_writes_belong_to_their_process() -> None:
     assert document["shared_bytes"] == 0
 
 
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[tuple[Drive, Path]]:
-    """Yield a drive with ext4, mounted."""
-    with create_drive(64 * MIB) as drive:
-        make_filesystem("ext4", drive.device)
-        with mount_device(drive.device, tmp_path) as point:
-            yield drive, point
-
-
-def test_rows_of_a_file_system_add_up_to_those_of_its_drive(mounted: tuple[Drive, Path]) -> None:
+def test_rows_of_a_file_system_add_up_to_those_of_its_drive(mounted: Mounted) -> None:
     _, point = mounted
     load = make_load(f"{point}/file", "--size=8M", "--fsync=16")
     rows = measure_rows(str(point), "--sync", "--", *load)
@@ -86,7 +76,7 @@ def test_rows_of_a_file_system_add_up_to_those_of_its_drive(mounted: tuple[Drive
     assert (rows["application"]["bytes"] is None) == bool(rows["application"]["reason"])
 
 
-def test_write_back_and_the_journal_belong_to_no_process(mounted: tuple[Drive, Path]) -> None:
+def test_write_back_and_the_journal_belong_to_no_process(mounted: Mounted) -> None:
     _, point = mounted
     load = make_load(f"{point}/file", "--size=2M", "--fsync=16")
     done = run_writes("--json", "-q", str(point), "--sync", "--by", "process", "--", *load)
@@ -96,7 +86,7 @@ def test_write_back_and_the_journal_belong_to_no_process(mounted: tuple[Drive, P
     assert document["shared_bytes"] == rows["device"]["bytes"] > 2 * MIB
 
 
-def test_a_path_on_the_file_system_and_the_commands_status(mounted: tuple[Drive, Path]) -> None:
+def test_a_path_on_the_file_system_and_the_commands_status(mounted: Mounted) -> None:
     _, point = mounted
     (point / "folder").mkdir()
     done = run_writes(str(point / "folder"), "--", "sh", "-c", "exit 3")
@@ -112,7 +102,7 @@ def holds_program(pid: int) -> bool:
 
 
 def test_a_signal_ends_the_interval_with_a_result(
-    mounted: tuple[Drive, Path],
+    mounted: Mounted,
 ) -> None:
     _, point = mounted
     process = subprocess.Popen([*OPWATCH, "writes", str(point), "--json"], stdout=subprocess.PIPE, text=True)

@@ -29,7 +29,7 @@ def make_reading(
 ) -> WritesReading:
     return WritesReading(
         mono_ns=second * 10**9,
-        targets=[make_target(written, blocks, commits)],
+        targets=(make_target(written, blocks, commits),),
         devices={name: DeviceWrites(size, in_flight) for name, size in devices.items()},
         counters=counters or FilesystemCounters(),
         dirty_bytes=dirty,

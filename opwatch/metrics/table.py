@@ -351,6 +351,18 @@ MACHINE_CPU = MetricFamily(
     absent="the recording has no CPU times",
 )
 
+# Where written bytes are amplified, in recordings only.
+WRITES_BYTES = MetricFamily(
+    "opwatch_writes_bytes",
+    _GAUGE,
+    "bytes",
+    "Bytes that a step of opwatch writes has added since the start.",
+    ("subject", "step", "row"),
+    source="dump -O openmetrics",
+    absent="the step has no number in some interval",
+    note="The page cache may keep more than it adds, so the value can decrease.",
+)
+
 # The exporter itself.
 BUILD_INFO = MetricFamily(
     "opwatch_exporter_build_info",
@@ -432,6 +444,7 @@ FAMILIES = (
     OWNER_SECONDS,
     OWNER_DEPARTED,
     MACHINE_CPU,
+    WRITES_BYTES,
     BUILD_INFO,
     START_TIMESTAMP,
     CPU_SECONDS,
@@ -502,5 +515,8 @@ LABELS = {
     "pod_uid": "the UID of the control group's Kubernetes pod, as in kube_pod_info; or empty",
     "container_id": "the ID of the control group's container; or empty",
     "mode": "user, system, irq or steal",
+    "subject": "the mount point or device that is measured",
+    "step": "of written bytes: application, page cache, data, journal, metadata, device, layer, drives, NAND",
+    "row": "the name of the step's row, such as ext4 journal or md0 raid1",
     "version": "of opwatch",
 }

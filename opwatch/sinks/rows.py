@@ -52,7 +52,7 @@ def get_field(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
     return value
 
 
-def _format_cell(value: object) -> str:
+def format_csv_cell(value: object) -> str:
     """Return a value as CSV text. An unknown value is empty, which differs from 0."""
     if value is None:
         return ""
@@ -61,6 +61,13 @@ def _format_cell(value: object) -> str:
     text = replace_unprintable(str(value))
     # A spreadsheet would run a text with such a prefix as a formula.
     return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
+
+
+def format_csv_line(cells: Sequence[str]) -> str:
+    """Return a line of RFC 4180, without its end."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
 
 
 class _RowSink:
@@ -95,17 +102,12 @@ class CsvRows(_RowSink):
         if observation.final:
             return
         # Build the rows before the header, so that an invalid field is refused before anything is printed.
-        rows = [[_format_cell(value) for value in values] for values in self._make_rows(observation)]
+        rows = [[format_csv_cell(value) for value in values] for values in self._make_rows(observation)]
         if not self._is_begun:
             self._is_begun = True
-            self._write_cells(self._fields)
+            self._writer.write_line(format_csv_line(self._fields))
         for cells in rows:
-            self._write_cells(cells)
-
-    def _write_cells(self, cells: Sequence[str]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="").writerow(cells)
-        self._writer.write_line(text.getvalue())
+            self._writer.write_line(format_csv_line(cells))
 
 
 class JsonRows(_RowSink):

@@ -21,6 +21,7 @@ from opwatch.samples.source import Source, present_run
 from opwatch.sinks.export.openmetrics import OpenMetrics
 from opwatch.sinks.export.parquet import ParquetRows, ParquetSet
 from opwatch.sinks.export.table import read_origin
+from opwatch.sinks.export.writes_rows import format_writes_csv, format_writes_openmetrics
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.rows import DEFAULT_FIELDS, SLOW_FIELDS, CsvRows, JsonRows
 from opwatch.sinks.terminal import open_stdout, print_message
@@ -29,11 +30,13 @@ from opwatch.tools.runs.replay import (
     Replay,
     add_bounds_arguments,
     choose_row_interval,
+    explain_no_intervals,
     interval,
     list_notes,
     open_run,
 )
 from opwatch.tools.runs.run_recorder import show_notes_and_fio
+from opwatch.tools.runs.writes_recorder import is_writes_recording, read_writes, show_writes
 
 if TYPE_CHECKING:
     from opwatch.counters.looks.sample import FirmwareSample
@@ -203,9 +206,29 @@ def _add_rows(kept: RecordedRun, name: str, args: argparse.Namespace, target: Pa
     rows.finish_output()
 
 
+def _dump_writes(kept: RecordedRun, args: argparse.Namespace) -> None:
+    """Print a recording of opwatch writes."""
+    if args.form == "parquet":
+        raise UsageError(f"{kept.name}: {explain_no_intervals(kept)}; use csv, jsonl or openmetrics")
+    if args.interval or args.begin or args.end or args.fields or args.slow:
+        raise UsageError(f"{kept.name}: {explain_no_intervals(kept)}; it has fixed rows, and is shown whole")
+    for note in list_notes(kept):
+        print_message(note)
+    if args.form == "jsonl":
+        show_writes(kept, as_json=True, quiet=False)
+    else:
+        form = format_writes_csv if args.form == "csv" else format_writes_openmetrics
+        open_stdout().write_lines(form(read_writes(kept)))
+
+
 def run(args: argparse.Namespace) -> int:
     files = _choose_files(args)
     _check_options(args, files)
+    if len(files) == 1:
+        with closing(open_run(files[0])) as kept:
+            if is_writes_recording(kept):
+                _dump_writes(kept, args)
+                return 0
     with ExitStack() as stack:
         # Check that all recordings open before anything is written. A single one opens first anyway.
         for path in files if len(files) > 1 else ():

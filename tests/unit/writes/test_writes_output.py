@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from opwatch.sinks.writes import WritesOutcome, build_writes_document, format_writes
+from opwatch.sinks.writes import build_writes_document, format_writes
 from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import WriteClass
 from opwatch.writes.groups import GroupWrites
 from opwatch.writes.reading import WriteLayer, WriteStack
+from opwatch.writes.series import WritesOutcome
 from opwatch.writes.waterfall import compute_waterfall
 from opwatch.writes.witnesses import FilesystemCounters
 

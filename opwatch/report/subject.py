@@ -90,7 +90,7 @@ def _list_undated_notes(run: RecordedRun) -> list[str]:
     return [note.text for note in iterate_notes(run) if note.is_early or not note.at]
 
 
-def _describe_end(run: RecordedRun) -> str:
+def describe_end(run: RecordedRun) -> str:
     if run.missing_bytes:
         return f"the last {run.missing_bytes} bytes of the file are missing"
     if run.damage and not run.trailer:
@@ -123,7 +123,7 @@ def prepare_report(
         changes={},
         marks=tuple(_collect_marks(run, picture)),
         notes=(*_list_undated_notes(run), *([] if is_examined else [_UNEXAMINED])),
-        ending=_describe_end(run),
+        ending=describe_end(run),
         anchor=run.to_wall_time,
         fio=tuple(compare_with_fio(run)),
         is_of_sweep=any(event.kind == SWEEP for event in run.events),

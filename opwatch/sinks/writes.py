@@ -21,6 +21,9 @@ from opwatch.writes.witnesses import Witness
 _PAGE = 4096
 # Columns of the table that leave enough for remarks beside it.
 _WIDEST_TABLE = 52
+# Titles of the tables of control groups and processes.
+GROUP_HEAD = ("control group", "data", "journal, metadata")
+PROCESS_HEAD = ("process", "pid", "to page cache", "direct")
 
 
 def _format_signed(size: int) -> str:
@@ -69,8 +72,14 @@ def _format_row(waterfall: Waterfall, row: WaterfallRow, *, synced: bool) -> Seq
     return row.name, size, "-" if ratio is None else f"{ratio:.2f}", "; ".join(remarks)
 
 
-def _format_groups(groups: Sequence[GroupWrites]) -> Iterator[str]:
-    cells = [
+def list_row_cells(outcome: WritesOutcome) -> list[Sequence[str]]:
+    """Return the rows of the table: name, bytes, ratio and remark."""
+    return [_format_row(outcome.waterfall, row, synced=outcome.synced) for row in outcome.waterfall.rows]
+
+
+def list_group_cells(groups: Sequence[GroupWrites]) -> list[Sequence[str]]:
+    """Return the rows of the table of control groups."""
+    return [
         (
             units.replace_unprintable(group.name),
             units.format_capacity(group.data_bytes),
@@ -78,11 +87,11 @@ def _format_groups(groups: Sequence[GroupWrites]) -> Iterator[str]:
         )
         for group in groups
     ]
-    yield from align_columns(("control group", "data", "journal, metadata"), cells)
 
 
-def _format_processes(table: ProcessTable) -> Iterator[str]:
-    cells = [
+def list_process_cells(table: ProcessTable) -> list[Sequence[str]]:
+    """Return the rows of the table of processes."""
+    return [
         (
             units.replace_unprintable(one.name),
             "-" if one.pid is None else str(one.pid),
@@ -91,9 +100,12 @@ def _format_processes(table: ProcessTable) -> Iterator[str]:
         )
         for one in table.processes
     ]
-    yield from align_columns(("process", "pid", "to page cache", "direct"), cells)
+
+
+def format_shared_bytes(table: ProcessTable) -> str:
+    """Return a sentence on the bytes without a process."""
     shared = units.format_capacity(table.shared_bytes)
-    yield from wrap_text(f"written by the kernel for all of them (write-back, journal, metadata): {shared}")
+    return f"written by the kernel for all of them (write-back, journal, metadata): {shared}"
 
 
 def _format_heading(outcome: WritesOutcome) -> str:
@@ -126,17 +138,18 @@ def format_writes(outcome: WritesOutcome) -> Iterator[str]:
         yield "nothing was written in this time"
     yield ""
     ratio = f"x of {waterfall.base.name}" if waterfall.base else "ratio"
-    rows = [_format_row(waterfall, row, synced=outcome.synced) for row in waterfall.rows]
+    rows = list_row_cells(outcome)
     table = align_columns(("", "bytes", ratio), [row[:3] for row in rows])
     remarks = ["", *(row[3] for row in rows)]
     for line, remark in zip(table, remarks, strict=True):
         yield from _append_remark(line, remark)
     if outcome.groups is not None:
         yield ""
-        yield from _format_groups(outcome.groups)
+        yield from align_columns(GROUP_HEAD, list_group_cells(outcome.groups))
     if outcome.processes is not None:
         yield ""
-        yield from _format_processes(outcome.processes)
+        yield from align_columns(PROCESS_HEAD, list_process_cells(outcome.processes))
+        yield from wrap_text(format_shared_bytes(outcome.processes))
     for text in (*waterfall.findings, *outcome.notes):
         yield ""
         yield from wrap_text(text)

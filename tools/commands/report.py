@@ -19,13 +19,20 @@ from opwatch.foreign import parse_json, read_bytes, require_table, starts_with
 from opwatch.journal.file import FOLDER
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.report.run_picture import gather_run
-from opwatch.report.subject import ReportedRun, prepare_report
+from opwatch.report.subject import ReportedRun, describe_end, prepare_report
 from opwatch.safefile import safe_write
 from opwatch.sinks.report.document import build_report_document
 from opwatch.sinks.report.markdown import format_report
 from opwatch.sinks.report.overlay_section import MAX_OVERLAID
 from opwatch.sinks.report.page import REPORT_START, render_report
 from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, plot_single_figures
+from opwatch.sinks.report.writes_page import (
+    ReportedWrites,
+    build_writes_report,
+    format_writes_markdown,
+    plot_single_writes,
+    render_writes,
+)
 from opwatch.sinks.sweep.page import (
     build_sweep_report,
     format_sweep_markdown,
@@ -44,6 +51,7 @@ from opwatch.tools.pictures.browser import find_browser
 from opwatch.tools.runs.explaining import examine_recording
 from opwatch.tools.runs.replay import Replay, add_bounds_arguments, list_notes, open_run
 from opwatch.tools.runs.sweep_source import SweepSource, find_recorded_sweep, find_sweep
+from opwatch.tools.runs.writes_recorder import is_writes_recording, read_writes
 from opwatch.why.answer import answer_why
 from opwatch.why.summary import summarize_answer
 
@@ -260,6 +268,36 @@ def _report_sweep(source: SweepSource, run: ReportedRun | None, args: argparse.N
     return 0
 
 
+def _read_writes(kept: RecordedRun, path: Path) -> ReportedWrites:
+    """Return what a report shows of a recording of opwatch writes."""
+    # The last outcome is the total.
+    for count, outcome in enumerate(read_writes(kept)):
+        total, intervals = outcome, count
+    return ReportedWrites(
+        path.name, kept.header, describe_end(kept), total, intervals, tuple(list_notes(kept))
+    )
+
+
+def _report_writes(kept: RecordedRun, args: argparse.Namespace) -> int:
+    """Write the page, pictures or text, as requested."""
+    if args.dev or args.begin is not None or args.end is not None:
+        raise UsageError("--dev, --from, --to: a recording of opwatch writes is reported as a whole")
+    writes = _read_writes(kept, args.files[0])
+    if args.json:
+        open_stdout().write_json(build_writes_report(writes))
+    elif args.markdown:
+        open_stdout().write_lines(format_writes_markdown(writes))
+    if args.output:
+        _write_page(args.output, render_writes(writes))
+        if not args.quiet:
+            print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
+    if args.png:
+        count = _draw_pictures(args.png, plot_single_writes(writes))
+        if not args.quiet:
+            print_message(f"{args.png}: {count} pictures")
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     _check_options(args)
     sweep = find_sweep(args.files, args.journals)
@@ -273,6 +311,10 @@ def run(args: argparse.Namespace) -> int:
             f"{len(args.files)} recordings: a plot can distinguish at most {MAX_OVERLAID}; opwatch compare "
             "takes more"
         )
+    if len(args.files) == 1:
+        with closing(open_run(args.files[0])) as kept:
+            if is_writes_recording(kept):
+                return _report_writes(kept, args)
     with ExitStack() as stack:
         runs = [_read_run(stack, path, args) for path in args.files]
         if len(runs) == 1 and args.begin is None and args.end is None:

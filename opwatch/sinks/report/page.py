@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 
 from opwatch import __version__, units
@@ -78,9 +78,14 @@ def format_lead(run: ReportedRun) -> str:
     return ", ".join(words)
 
 
+def list_header_facts(header: Mapping[str, str | int]) -> list[tuple[str, str]]:
+    """Return the command that made a recording, its versions and its machine."""
+    return [(title, str(header[name])) for name, title in _HEADER.items() if header.get(name)]
+
+
 def list_facts(run: ReportedRun) -> list[tuple[str, str]]:
     """Return the origin of a recording: command, versions, machine, drives."""
-    rows = [(title, str(run.header[name])) for name, title in _HEADER.items() if run.header.get(name)]
+    rows = list_header_facts(run.header)
     for course in run.drives.values():
         drive = course.facts
         words = [word for word in (drive.model, drive.serial, drive.firmware) if word]

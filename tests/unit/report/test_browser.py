@@ -22,6 +22,7 @@ from tests.unit.support.sample_run import make_sample_run
 from tests.unit.support.sweeps import make_journal_entries
 from tests.unit.sweep.test_advise_command import write_document
 from tests.unit.sweep.test_advise_command import write_recording as write_sweep
+from tests.unit.writes.series import record_series
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
 
@@ -77,6 +78,17 @@ def test_sweep_pages_are_whole_at_every_width(chromium: Browser, tmp_path: Path)
             look = inspect_page(chromium, page, width)
             assert (look.problems, look.console, look.requests) == ([], [], []), (source, width)
             assert [plot["name"] for plot in look.plots if not plot["traces"]] == []
+
+
+def test_pages_of_writes_are_whole_at_every_width(chromium: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "writes.html"
+    recorded = str(record_series(tmp_path / "writes.opw"))
+    assert main(["report", recorded, "-o", str(page), "--png", str(tmp_path / "pictures"), "-q"]) == 0
+    for width in (1280, 380):
+        look = inspect_page(chromium, page, width)
+        assert (look.problems, look.console, look.requests) == ([], [], []), width
+        assert len(look.plots) > 5
+    assert [picture.name for picture in (tmp_path / "pictures").iterdir()] == ["writes.png"]
 
 
 def test_layout_problems_are_noticed(chromium: Browser, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from opwatch.clock import Anchor
 from opwatch.collectors.owners.cgroups import find_io_hierarchy
 from opwatch.collectors.writes.reader import WritesReader
+from opwatch.errors import OpwatchError
 from opwatch.samples.end import End
 from opwatch.tools.runs.nand_polls import NandPolls
 from opwatch.tools.runs.progress import ProgressReporter
@@ -50,13 +51,26 @@ class WritesRun:
         self.status = 0
 
     def iter_outcomes(self, waiter: Waiter, talk: ProgressReporter) -> Iterator[WritesOutcome]:
-        """Yield the rows of each interval, if there are several, and then those of all intervals."""
+        """Yield the rows of each interval, if there are several, and then those of all intervals. If a device
+        is gone, yield those until then, and raise OpwatchError."""
         self._sync()
         goes_on = self._polls.begin_work(waiter)
         first = self._reader.read()
         series = WritesSeries(self._question, first, self._clocks.to_wall_time)
         if self._recorder:
             self._recorder.record_beginning(self._question, first)
+        try:
+            yield from self._measure(series, waiter, talk, goes_on=goes_on)
+        except OpwatchError:
+            total = series.make_unended_total()
+            if total:
+                yield total
+            raise
+
+    def _measure(
+        self, series: WritesSeries, waiter: Waiter, talk: ProgressReporter, *, goes_on: bool
+    ) -> Iterator[WritesOutcome]:
+        """Yield the rows from the first reading on. Without `goes_on`, a signal arrived before it."""
         reason = End.SIGNAL
         if goes_on:
             waiter.start_command(self._plan.command, quiet_stdout=self._plan.quiet_stdout)

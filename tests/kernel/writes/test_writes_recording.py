@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.support.drives import MIB
+from tests.kernel.support.drives import MIB, create_drive, run_plain_fio
 from tests.kernel.writes.conftest import Mounted
-from tests.kernel.writes.test_command import OPWATCH, make_load, run_writes
+from tests.kernel.writes.test_command import FLUSH, OPWATCH, make_load, run_writes
 
 
 @pytest.fixture
@@ -69,3 +69,22 @@ def test_a_killed_recording_has_its_closed_intervals(mounted: Mounted, path: Pat
     *intervals, total = read_replay(path).splitlines(keepends=True)
     assert intervals[:3] == shown
     assert sum_rows([json.loads(total)])["data"] == 5 * MIB
+
+
+def test_the_nand_of_intervals_adds_up_to_the_truth() -> None:
+    with create_drive(48 * MIB) as drive:
+        run_plain_fio(drive.device, "--rw=write", "--bs=1m", *FLUSH)
+        before = drive.read_truth()["nand_write_bytes"]
+        options = ("--direct=1", "--size=48M", "--io_size=40M", "--rate_iops=2000", *FLUSH)
+        argv = ("--dev", drive.device, "1.5", "--json", "-q", "--", *make_load(drive.device, *options))
+        done = run_writes(*argv)
+        nand = drive.read_truth()["nand_write_bytes"] - before
+    assert done.returncode == 0, done.stderr
+    *intervals, total = [json.loads(line)["rows"][-1] for line in done.stdout.splitlines()]
+    assert abs(total["bytes"] - nand) <= total["error_bytes"] + 1
+    known = [row for row in intervals if row["bytes"] is not None]
+    assert len(known) >= 2
+    assert all(row["reason"] for row in intervals)
+    if len(known) == len(intervals):
+        error = sum(row["error_bytes"] + 1 for row in known)
+        assert abs(sum(row["bytes"] for row in known) - nand) <= error + 0.05 * nand

@@ -29,6 +29,7 @@ from tests.fuzz import (
     trim,
     trim_tables,
     web,
+    writes,
 )
 
 # Shares by cost per input, so that all targets take about the same time.
@@ -41,7 +42,8 @@ TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "trim": (lambda inputs, seed: trim.TrimFuzzer(seed).run_inputs(inputs), 0.2),
     "trim_tables": (trim_tables.run, 0.1),
     "dm_answers": (trim_tables.run_answers, 0.1),
-    "audits": (lambda inputs, seed: audits.AuditFuzzer(seed).run_inputs(inputs), 0.05),
+    "audits": (lambda inputs, seed: audits.make_audit_fuzzer(seed).run_inputs(inputs), 0.05),
+    "writes": (lambda inputs, seed: writes.make_writes_fuzzer(seed).run_inputs(inputs), 0.02),
     "history": (history.run, 0.05),
     "loads": (loads.run, 0.05),
     "broker": (broker.run, 0.02),

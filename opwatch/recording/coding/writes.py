@@ -5,15 +5,17 @@ All rows are derived from these readings again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from opwatch.errors import BadInput
 from opwatch.recording.coding.documents import decode_document, encode_document
 from opwatch.writes.classes import WriteClass, WriteCount
-from opwatch.writes.reading import WritesReading, WriteStack
+from opwatch.writes.reading import DriveAmplification, WritesReading, WriteStack
 from opwatch.writes.series import WritesEnd, WritesQuestion, WritesStep
 
 _KEY = "writes"
+_MOST_WAF = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,22 @@ def decode_beginning(raw: bytes, where: str) -> WritesBeginning:
 def decode_step(raw: bytes, stack: WriteStack, where: str) -> WritesStep:
     """Decode the end of an interval, or raise BadInput."""
     step = decode_document(WritesStep, _KEY, raw, where)
+    _check_drives(step.drives, where)
     return replace(step, reading=_check_reading(step.reading, stack, where))
 
 
 def decode_end(raw: bytes, stack: WriteStack, where: str) -> WritesEnd:
     """Decode the end of a measurement, or raise BadInput."""
     end = decode_document(WritesEnd, _KEY, raw, where)
+    _check_drives(end.drives, where)
     return replace(end, reading=_check_reading(end.reading, stack, where))
+
+
+def _check_drives(drives: Mapping[str, DriveAmplification], where: str) -> None:
+    """Refuse factors with which bytes exceed a float."""
+    for name, drive in drives.items():
+        if not all(0 <= (factor or 0) <= _MOST_WAF for factor in (drive.waf, drive.error)):
+            raise BadInput(f"{where}: impossible write amplification of {name}")
 
 
 def _check_reading(reading: WritesReading, stack: WriteStack, where: str) -> WritesReading:

@@ -21,7 +21,7 @@ from opwatch.tools.cli import main
 from opwatch.tools.runs.audit_recorder import AuditRecorder, read_audits
 from opwatch.trim.audit import ledger
 from opwatch.trim.audit.audit import Verdict
-from tests.fuzz.audits import AuditFuzzer
+from tests.fuzz.audits import make_audit_fuzzer
 from tests.unit.trim.audit.sample_audits import make_sample_audits
 
 RECORDINGS = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
@@ -160,4 +160,4 @@ def test_an_event_without_its_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_input_is_refused_or_judged() -> None:
-    AuditFuzzer(5).run_inputs(1500)
+    make_audit_fuzzer(5).run_inputs(1500)

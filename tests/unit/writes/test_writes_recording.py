@@ -26,6 +26,7 @@ from opwatch.tools.cli import main
 from opwatch.tools.runs import writes_recorder
 from opwatch.tools.runs.writes_recorder import WritesRecorder
 from opwatch.writes.series import WritesQuestion
+from tests.fuzz.writes import make_writes_fuzzer
 
 from .series import CLOCK, END, FIRST, QUESTION, STACK, STEPS, list_outcomes, record_series
 
@@ -142,12 +143,18 @@ def _remove_target(document: dict[str, Any]) -> None:
     reading[document["shapes"]["WritesReading"].index("targets")] = []
 
 
+def _set_waf(document: dict[str, Any]) -> None:
+    drives = document["writes"][document["shapes"]["WritesStep"].index("drives")]
+    drives[0][1][0] = 1e300
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda document: document.pop("writes"), "WritesStep"),
         (lambda document: document["shapes"].pop("WritesReading"), "WritesReading"),
         (_remove_target, "0 devices, not of 1"),
+        (_set_waf, "write amplification of sda"),
     ],
 )
 def test_an_impossible_step_is_refused_with_its_place(
@@ -167,3 +174,7 @@ def test_steps_out_of_order_are_refused(tmp_path: Path, capsys: Capture) -> None
             recorder.record_step(step)
     assert main(["replay", str(tmp_path / "a.opw")]) == 1
     assert "writes/2.json" in capsys.readouterr().err
+
+
+def test_every_document_is_refused_or_shown() -> None:
+    make_writes_fuzzer(5).run_inputs(300)

@@ -26,8 +26,8 @@ from opwatch.writes.waterfall import WriteStep
 
 _TITLE = "Written bytes, from programs to NAND"
 _FLOW_NOTE = (
-    "Each bar is as wide as its bytes. Between two bars: what is passed on, what is added (darker), and what "
-    "is not passed on (dashes). A dashed bar is unknown."
+    "Each bar is as wide as its bytes. Between two bars: what is passed on, what is added (a wedge that "
+    "grows), and what is not passed on (a dashed wedge). A dashed bar is unknown."
 )
 _HEIGHT = 620
 

@@ -66,6 +66,8 @@ class FakePolls:
 class FakeReader:
     """A device with 1000 bytes per second, which is gone at second `gone`."""
 
+    accounting_reason = None
+
     def __init__(self, waiter: FakeWaiter, gone: float) -> None:
         self._waiter, self._gone, self.syncs = waiter, gone, 0
         self.tracer = cast(Any, type("Tracer", (), {"notes": ()}))

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from opwatch.codec import Signed, list_choices, list_fields
+from opwatch.sinks.neighbours import NeighboursDocument
 from opwatch.sinks.sweep.advice_document import AdviceDocument
 from opwatch.sinks.sweep.blame import BlameDocument
 from opwatch.sinks.sweep.document import PlanDocument, SweepDocument
@@ -29,6 +30,7 @@ DOCUMENTS: Mapping[str, tuple[type, ...]] = {
     "history-advice.json": (HistoryAdviceDocument,),
     "sweep-advice.json": (AdviceDocument,),
     "sweep-test.json": (PtsDocument,),
+    "why-neighbours.json": (NeighboursDocument,),
     "writes-blame.json": (BlameDocument,),
 }
 _WIDTH = 118

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.cpu import compute_cpu_use
-from opwatch.owners.cells import NO_WAITS, OwnerKey, OwnerKind
+from opwatch.owners.cells import NO_WAITS, OwnedCounts, OwnerKey, OwnerKind
 from opwatch.owners.sample import OwnerCounts, Owners, OwnerSample, compare_owners
 from opwatch.samples.entries import (
     CountersRead,
@@ -153,11 +153,19 @@ def _sum_large(sizes: Histogram) -> float:
 
 
 @dataclass(slots=True)
+class OwnedOp:
+    """One operation of an owner per interval: completions and their device time."""
+
+    count: array[float]
+    device_ns: array[float]
+
+
+@dataclass(slots=True)
 class OwnerSeries:
     """One owner per interval: bytes and device time of reads and writes, and flushes.
 
     `waits` are the summed times by operation and layer ("throttle", "admission") if they were counted by
-    owner.
+    owner. `ops` has reads and writes, if there were any.
     """
 
     name: str
@@ -166,10 +174,12 @@ class OwnerSeries:
     requests: array[float]
     flushes: array[float]
     waits: dict[tuple[str, str], array[float]] = field(default_factory=dict)
+    ops: dict[str, OwnedOp] = field(default_factory=dict)
 
     @classmethod
     def make_idle(cls, name: str, intervals: int) -> OwnerSeries:
-        return cls(name, _zeros(intervals), _zeros(intervals), _zeros(intervals), _zeros(intervals))
+        size, device_ns, requests, flushes = (_zeros(intervals) for _ in range(4))
+        return cls(name, size, device_ns, requests, flushes)
 
     def add_counts(self, parts: Sequence[OwnerCounts]) -> None:
         """Add the counts of an interval; none without requests."""
@@ -179,6 +189,17 @@ class OwnerSeries:
         self.device_ns.append(sum(counts.sum_ns for counts in data))
         self.requests.append(sum(counts.requests for counts in data))
         self.flushes.append(sum(one.ops["flush"].requests for one in parts if "flush" in one.ops))
+        for op in ("read", "write"):
+            self._add_op(op, [one.ops[op] for one in parts if op in one.ops])
+
+    def _add_op(self, op: str, counts: Sequence[OwnedCounts]) -> None:
+        if not counts and op not in self.ops:
+            return
+        if op not in self.ops:
+            known = len(self.bytes) - 1
+            self.ops[op] = OwnedOp(_zeros(known), _zeros(known))
+        self.ops[op].count.append(sum(one.requests for one in counts))
+        self.ops[op].device_ns.append(sum(one.sum_ns for one in counts))
 
     def _add_waits(self, parts: Sequence[OwnerCounts], known: int) -> None:
         for series in self.waits.values():

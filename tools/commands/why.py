@@ -1,4 +1,6 @@
-"""`opwatch why FILE | --dev D... [--for T]`: what made requests slow, with evidence, or unknown."""
+"""`opwatch why FILE | --dev D... [--for T]`: what made requests slow, with evidence, or unknown.
+
+With --neighbours: what owners of requests cost each other."""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.owners.cells import OwnerGrouping
 from opwatch.samples.end import End
+from opwatch.sinks.neighbours import build_neighbours_document, format_neighbours
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.sinks.why import build_why_document, format_answer
 from opwatch.times import format_duration
 from opwatch.tools.arguments import add_catalogue_argument, parse_file_name, time_between
 from opwatch.tools.runs.explaining import examine_recording
 from opwatch.tools.runs.live_watch import add_device_argument, add_tracing_arguments, attach_watch
-from opwatch.tools.runs.replay import add_bounds_arguments, list_notes, open_run
+from opwatch.tools.runs.replay import Replay, add_bounds_arguments, list_notes, open_run
 from opwatch.why.answer import Answer, answer_why
+from opwatch.why.neighbours import compare_neighbours
 from opwatch.why.witnessed import WitnessedRun, gather_witnesses
 
 _DEFAULT_S = 300.0
@@ -32,7 +36,8 @@ Clock = Callable[[int], datetime | None]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch why FILE [--from T] [--to T] [--json]\n       opwatch why --dev D... [--for T] [--json]"
+        "opwatch why FILE [--neighbours] [--from T] [--to T] [--json]\n"
+        "       opwatch why --dev D... [--neighbours] [--for T] [--json]"
     )
     parser.add_argument("file", nargs="?", type=parse_file_name, metavar="FILE", help="the recording")
     add_device_argument(parser)
@@ -42,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=time_between(20, _MAX_S),
         metavar="T",
         help="with --dev, watch for this time (5m)",
+    )
+    parser.add_argument(
+        "--neighbours",
+        action="store_true",
+        help="instead show what owners of requests (--by) cost each other: device times with and without "
+        "another's requests",
     )
     add_bounds_arguments(parser)
     add_tracing_arguments(parser)
@@ -64,6 +75,8 @@ def _read_recording(args: argparse.Namespace, stack: ExitStack) -> tuple[Witness
     run = stack.enter_context(closing(open_run(args.file)))
     for note in [] if args.quiet else list_notes(run):
         print_message(note)
+    if args.neighbours:
+        return gather_witnesses(Replay(run, args).iter_entries()), run.to_wall_time
     return examine_recording(run, args), run.to_wall_time
 
 
@@ -93,6 +106,21 @@ def _print_answer(answer: Answer, clock: Clock, args: argparse.Namespace) -> int
     return 0 if answer.slow or answer.before else _NOTHING_SLOW
 
 
+def _print_neighbours(witnessed: WitnessedRun, args: argparse.Namespace) -> int:
+    disks = [compare_neighbours(disk) for disk in witnessed.disks.values() if disk.owners]
+    if not any(disk.effects for disk in disks):
+        raise NotEnoughData(
+            "no disk has two owners of requests: record with opwatch record --by cgroup (or --by process) "
+            "while both work"
+        )
+    if args.json:
+        open_stdout().write_json(build_neighbours_document(disks))
+    else:
+        open_stdout().write_lines(format_neighbours(disks))
+    known = any(one.refusal is None for disk in disks for one in disk.effects)
+    return 0 if known else NotEnoughData.exit_status
+
+
 def run(args: argparse.Namespace) -> int:
     _check_options(args)
     catalogue = partial(load_catalogue, args.counters)
@@ -102,4 +130,6 @@ def run(args: argparse.Namespace) -> int:
             witnessed, clock = _read_recording(args, stack)
         else:
             witnessed, clock, status = _watch_disks(args, stack)
+        if args.neighbours:
+            return _print_neighbours(witnessed, args) or status
         return _print_answer(answer_why(witnessed, catalogue), clock, args) or status

@@ -9,12 +9,14 @@ from opwatch.collectors.stack.layers import LayerReader
 from opwatch.errors import Unsupported
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, read_usage
+from opwatch.trim.layers.arrays import PARITY, find_array, find_level
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.writes.reading import WriteLayer, WriteStack
+from opwatch.writes.reading import Parity, WriteLayer, WriteStack
 
 # A partition counts its own writes, a loop device writes to a file, and the paths of a multipath device share
 # its count: none of them adds writes of its own.
 _BOTTOM = (Kind.PARTITION, Kind.LOOP, Kind.MULTIPATH, Kind.DISK)
+_STEADY = (None, "idle", "frozen")
 
 
 def read_mount_stack(devices: Devices, mount: Mount) -> WriteStack:
@@ -69,14 +71,25 @@ def _list_layers(devices: Devices, stack: Stack, tops: tuple[str, ...]) -> Itera
         seen.add(name)
         below = () if layer.kind in _BOTTOM else layer.below
         waiting += below
-        yield WriteLayer(name, _name_kind(layer), below, _find_other_holders(devices, layer, below))
+        others = _find_other_holders(devices, layer, below)
+        yield WriteLayer(name, _name_kind(layer), below, others, find_parity(layer))
 
 
 def _name_kind(layer: Layer) -> str:
     """Return a label such as "md raid1" or "dm linear"; empty for a drive."""
     if layer.kind in _BOTTOM:
         return ""
-    return layer.target or str(layer.kind)
+    return f"{layer.target or layer.kind} {find_level(layer) or ''}".strip()
+
+
+def find_parity(layer: Layer) -> Parity | None:
+    """Return the disks of a parity array, or None for other layers, and for an array that is degraded or
+    synchronizes."""
+    array = find_array(layer)
+    parity = PARITY.get(array.level or "") if array else None
+    if array is None or parity is None or array.degraded != 0 or array.sync_action not in _STEADY:
+        return None
+    return Parity(array.raid_disks, parity) if array.raid_disks else None
 
 
 def _find_other_holders(

@@ -90,16 +90,16 @@ def build_neighbours_document(disks: Sequence[DiskNeighbours]) -> dict[str, Any]
 
 def _build_effect(effect: NeighbourEffect) -> EffectDocument:
     return EffectDocument(
-        effect.of,
-        effect.op,
-        effect.by,
-        effect.bursts,
-        effect.in_flight,
-        _build_times(effect.without),
-        _build_times(effect.beside),
-        effect.added_ns,
-        effect.error_ns,
-        effect.refusal,
+        of=effect.of,
+        op=effect.op,
+        by=effect.by,
+        bursts=effect.bursts,
+        in_flight=effect.in_flight,
+        without=_build_times(effect.without),
+        beside=_build_times(effect.beside),
+        added_ns=effect.added_ns,
+        error_ns=effect.error_ns,
+        refusal=effect.refusal,
     )
 
 

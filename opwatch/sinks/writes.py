@@ -7,9 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from opwatch import SCHEMA, units
+from opwatch.codec import encode
 from opwatch.sinks.plain.cells import align_columns
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.wrapping import wrap_text
+from opwatch.writes.advice import advise_writes
 from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.groups import GroupWrites
 from opwatch.writes.processes import ProcessTable
@@ -150,7 +152,9 @@ def format_writes(outcome: WritesOutcome) -> Iterator[str]:
         yield ""
         yield from align_columns(PROCESS_HEAD, list_process_cells(outcome.processes))
         yield from wrap_text(format_shared_bytes(outcome.processes))
-    for text in (*waterfall.findings, *outcome.notes):
+    advised = () if outcome.part is WritesPart.INTERVAL else advise_writes(waterfall)
+    advice = [f"{one.statement}: {one.action}" for one in advised]
+    for text in (*waterfall.findings, *outcome.notes, *advice):
         yield ""
         yield from wrap_text(text)
 
@@ -173,6 +177,7 @@ def build_writes_document(outcome: WritesOutcome) -> dict[str, Any]:
         "rows": [_build_row(waterfall, row) for row in waterfall.rows],
         "findings": list(waterfall.findings),
         "notes": list(outcome.notes),
+        "advice": encode(tuple(advise_writes(waterfall))),
     }
     if outcome.groups is not None:
         document["groups"] = [

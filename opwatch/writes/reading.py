@@ -12,16 +12,26 @@ from opwatch.writes.witnesses import FilesystemCounters
 
 
 @dataclass(frozen=True, slots=True)
+class Parity:
+    """The disks of a parity array, and how many of them hold parity in each stripe."""
+
+    disks: int
+    parity: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteLayer:
     """A device below the file system. `below` is empty for a drive, a partition and a loop device.
 
-    `shared`: members that other devices write to as well, with these devices.
+    `shared`: members that other devices write to as well, with these devices. `parity` is None for other
+    layers, and while an array is degraded or synchronizes, which changes what it writes.
     """
 
     device: str
     label: str
     below: tuple[str, ...] = ()
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    parity: Parity | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import WriteClass
-from opwatch.writes.reading import DriveAmplification, WriteLayer, WritesReading, WriteStack
+from opwatch.writes.reading import DriveAmplification, Parity, WriteLayer, WritesReading, WriteStack
 from opwatch.writes.witnesses import Witness
 
 # A larger share of unclassified bytes is a finding.
@@ -57,7 +57,7 @@ _CLASS_ROWS = {
 class WaterfallRow:
     """`added` bytes by this step, and the `total` down to it. None with a `reason` if unknown.
 
-    `application` has the parts of the application's row.
+    `application` has the parts of the application's row. `received` and `parity` are those of a layer.
     """
 
     kind: WriteStep
@@ -68,17 +68,23 @@ class WaterfallRow:
     reason: str | None = None
     witness: Witness | None = None
     application: ApplicationWrites | None = None
+    received: int | None = None
+    parity: Parity | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """The rows. `base` is the row that ratios refer to, or None if nothing was written."""
+    """The rows. `base` is the row that ratios refer to, or None if nothing was written.
+
+    `commits` are those of jbd2, or None if they are not counted.
+    """
 
     stack: WriteStack
     seconds: float
     rows: Sequence[WaterfallRow]
     base: WaterfallRow | None
     findings: Sequence[str]
+    commits: int | None = None
 
     def compute_ratio(self, row: WaterfallRow) -> float | None:
         """Return the row's total in relation to the base, or None if one of them is unknown."""
@@ -126,6 +132,13 @@ class _Interval:
         before, after = self.begin.application, self.end.application
         return after.subtract(before) if before and after else None
 
+    def count_commits(self) -> int | None:
+        """Return jbd2's commits, or None if they are not counted."""
+        if self.end.journal_reason:
+            return None
+        pairs = zip(self.begin.targets, self.end.targets, strict=True)
+        return sum(after.journal_commits - before.journal_commits for before, after in pairs)
+
     def count_jbd2(self) -> int | None:
         """Return the bytes that jbd2 reports for its commits, or None if it reported nothing."""
         pairs = zip(self.begin.targets, self.end.targets, strict=True)
@@ -168,7 +181,8 @@ def compute_waterfall(
     bases = [row for row in rows if row.kind in (WriteStep.APPLICATION, WriteStep.DEVICE) and row.total]
     base = bases[0] if bases else None
     seconds = (end.mono_ns - begin.mono_ns) / 1e9
-    return Waterfall(stack, seconds, rows, base, tuple(_find_problems(rows, is_closed=is_closed)))
+    findings = tuple(_find_problems(rows, is_closed=is_closed))
+    return Waterfall(stack, seconds, rows, base, findings, interval.count_commits())
 
 
 def _make_application_rows(interval: _Interval) -> Iterator[WaterfallRow]:
@@ -255,7 +269,13 @@ def _make_device_rows(interval: _Interval) -> Iterator[WaterfallRow]:
         added, reason = _measure_layer(interval, layer)
         total = None if added is None or total is None else total + added
         yield WaterfallRow(
-            WriteStep.LAYER, f"{layer.device} {layer.label}".strip(), added, total, reason=reason
+            WriteStep.LAYER,
+            f"{layer.device} {layer.label}".strip(),
+            added,
+            total,
+            reason=reason,
+            received=interval.count_devices([layer.device]),
+            parity=layer.parity,
         )
     if stacked:
         yield _make_drives_row(interval)

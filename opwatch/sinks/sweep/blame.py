@@ -14,6 +14,7 @@ from opwatch.sinks.blocks import Block, Section, TextTable, format_sections
 from opwatch.sinks.sweep.history_text import describe_history
 from opwatch.sweep.history.advice import RecordedSystem
 from opwatch.sweep.ranges import ValueRange
+from opwatch.writes.advice import WriteAdvice, advise_tenants
 
 BLAME_TYPE: Final = "writes-blame"
 _COLUMNS = ("control group", "written", "pro rata", "moved for", "caused", "saved without")
@@ -82,6 +83,7 @@ class BlameDocument:
     collectors: tuple[str, ...]
     refusal: str | None
     notes: tuple[str, ...]
+    advice: tuple[WriteAdvice, ...]
 
 
 def build_blame_document(system: RecordedSystem, blame: Blame) -> dict[str, Any]:
@@ -102,6 +104,7 @@ def build_blame_document(system: RecordedSystem, blame: Blame) -> dict[str, Any]
             collectors=blame.collectors,
             refusal=blame.refusal,
             notes=tuple(describe_assumptions(system, blame)),
+            advice=tuple(advise_tenants(blame)),
         )
     )
     return document
@@ -170,6 +173,8 @@ def format_blame(system: RecordedSystem, blame: Blame) -> Iterator[str]:
     pairs = list(_build_interference(blame, scale))
     if pairs:
         sections.append(Section("", [TextTable(_PAIR_COLUMNS, pairs)]))
+    advice = [f"{one.statement}: {one.action}." for one in advise_tenants(blame)]
+    sections += [Section("", advice)] if advice else []
     yield from format_sections([*sections, Section("", list(describe_assumptions(system, blame)))])
 
 

@@ -29,8 +29,9 @@ from opwatch.sweep.history.prediction import FittedCollector, fit_collectors
 from opwatch.sweep.history.replaying import ASSUMED_COLLECTORS, LEAST_EXCESS, AssumedCollector
 from opwatch.sweep.ranges import ValueRange
 
-# Where moved data goes shifts shares under greedy collection among few, though hardly its WAF. Predictions do
-# without the last one.
+# Shares depend more on the collector than WAF: on where moved data goes under greedy collection among few
+# and on how near to greedy it is. Choosing at random is the other end: drives that choose among few blocks,
+# or only among old ones, are between. Predictions do without these two.
 BLAMED_COLLECTORS = (
     *ASSUMED_COLLECTORS,
     AssumedCollector(
@@ -38,12 +39,17 @@ BLAMED_COLLECTORS = (
         {"policy": Policy.D_CHOICES, "policy_arg": 5, "gc_frontier": GcFrontier.COMMON},
         64,
     ),
+    AssumedCollector(
+        "random, one frontier",
+        {"policy": Policy.D_CHOICES, "policy_arg": 1, "gc_frontier": GcFrontier.SHARED},
+        64,
+    ),
 )
 # A fit may end this far from the WAF above 1, relative to it.
 _FIT_TOLERANCE = 0.02
-# Widening of a band: a share of all NAND bytes, and then at least this share of the band's middle. Both are
-# from drives whose collectors are none of the models (tests/bench/blame_bench).
-_MARGIN, _LEAST_HALF = 0.0125, 0.1
+# Widening of a band: a share of all NAND bytes, larger for moved data, and then at least this share of the
+# band's middle. All are from drives whose collectors are none of the models (tests/bench/blame_bench).
+_MARGIN, _MOVED_MARGIN, _LEAST_HALF = 0.005, 0.02, 0.1
 
 
 class ByteBand(NamedTuple):
@@ -224,11 +230,11 @@ def _join_shares(
 ) -> Blame:
     """Return the answer with bands over the shares of all collectors and the error of the counter."""
 
-    def join(values: Iterable[float]) -> ByteBand:
-        return _scale_band(_widen(list(values)), proportional.nand)
+    def join(values: Iterable[float], margin: float = _MARGIN) -> ByteBand:
+        return _scale_band(_widen(list(values), margin), proportional.nand)
 
     def join_programmed(owner: int) -> ByteBand:
-        low, high = join(one.programmed[owner] for one in shares)
+        low, high = join((one.programmed[owner] for one in shares), _MOVED_MARGIN)
         return ByteBand(max(low, 0.0), high)
 
     owners = range(len(proportional.owners))
@@ -252,11 +258,11 @@ def _join_shares(
     )
 
 
-def _widen(shares: Sequence[float]) -> tuple[float, float]:
+def _widen(shares: Sequence[float], margin: float) -> tuple[float, float]:
     """Return the range of the shares of all models, wide enough for drives that are none of them."""
     low, high = min(shares), max(shares)
     middle = (low + high) / 2
-    half = max((high - low) / 2 + _MARGIN, _LEAST_HALF * abs(middle))
+    half = max((high - low) / 2 + margin, _LEAST_HALF * abs(middle))
     return middle - half, middle + half
 
 

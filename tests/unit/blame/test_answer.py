@@ -83,7 +83,7 @@ def test_bands_agree_with_the_counter_of_the_drive(history: OwnedHistory) -> Non
     by_name = {owner.name: owner for owner in blame.owners}
     random_writer, log_writer = (by_name[NAMES[place]] for place in (3, 5))
     assert random_writer.caused and log_writer.caused
-    assert random_writer.caused.low > log_writer.caused.high
+    assert random_writer.caused.middle > log_writer.caused.middle
     assert all(blame.interference[at][at] is None for at in range(2))
 
 

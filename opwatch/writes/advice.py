@@ -1,4 +1,4 @@
-"""What to change about writes: only statements that the measured rows or interference prove. Pure."""
+"""What to change about writes: only statements that the measured rows prove. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opwatch import units
-from opwatch.blame.answer import Blame
 from opwatch.writes.waterfall import Waterfall, WaterfallRow, WriteStep
 
 # A smaller share of the journal, or of writes below a stripe, is not worth a change.
@@ -18,8 +17,6 @@ MIN_COMMITS_PER_S, MAX_COMMIT_BYTES = 1.0, 512 << 10
 _MIN_RECEIVED = 16 << 20
 # A resync, a bitmap or a partial parity log explains more than single blocks need.
 _MAX_PARITY = 1.1
-# Interference below this share of all NAND bytes.
-MIN_INTERFERENCE = 0.05
 
 
 class WriteAdviceKind(enum.StrEnum):
@@ -79,19 +76,3 @@ def _advise_parity(row: WaterfallRow) -> Iterator[WriteAdvice]:
         f"{full:.2f}, and single blocks {parity}",
         f"write {disks - parity} chunks at once, aligned to the stripe, or use RAID 10 for small writes",
     )
-
-
-def advise_tenants(blame: Blame) -> Iterator[WriteAdvice]:
-    """Yield advice for each pair of owners whose interference is certain to be large."""
-    for by, row in zip(blame.owners, blame.interference, strict=bool(blame.interference)):
-        for of, band in zip(blame.owners, row, strict=True):
-            if band is None or band.low < MIN_INTERFERENCE * blame.nand.value:
-                continue
-            low, high = (units.format_capacity(round(size)) for size in band)
-            yield WriteAdvice(
-                WriteAdviceKind.TENANTS,
-                f"writes of {by.name} add {low} to {high} of NAND writes to data of {of.name}, if these two "
-                "share the drive",
-                "put them on different drives, or into different reclaim units of an FDP drive, and measure "
-                "again",
-            )

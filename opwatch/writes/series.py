@@ -148,4 +148,6 @@ class WritesSeries:
         processes = compute_process_writes(begin, end) if question.by_process else None
         waterfall = compute_waterfall(question.stack, begin, end, is_closed=question.synced, drives=drives)
         at = self._to_wall_time(end.mono_ns)
-        return WritesOutcome(waterfall, groups, notes, question.synced, at, part, processes)
+        return WritesOutcome(
+            waterfall, groups, notes, synced=question.synced, at=at, part=part, processes=processes
+        )

@@ -55,6 +55,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=time_between(0.01, _MAX_S),
         help="measure for this time (1m; with INTERVAL, until Ctrl-C)",
     )
+    _add_detail_arguments(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=parse_file_name,
+        metavar="FILE",
+        help="record into this new file; opwatch replay FILE shows the same output",
+    )
+    add_blame_arguments(parser)
+    add_catalogue_argument(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help='print a JSON document, with INTERVAL JSON lines, "schema":"opwatch/1"',
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
+
+
+def _add_detail_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=["cgroup", "process"],
@@ -77,21 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_SETTLE_S,
         help="at the end, wait at most this long for what the drives' pages do not show yet (1m)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=parse_file_name,
-        metavar="FILE",
-        help="record into this new file; opwatch replay FILE shows the same output",
-    )
-    add_blame_arguments(parser)
-    add_catalogue_argument(parser)
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help='print a JSON document, with INTERVAL JSON lines, "schema":"opwatch/1"',
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
 
 
 def _find_mount(text: str) -> Mount:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from opwatch import SCHEMA, units
+from opwatch.blame.advice import advise_tenants
 from opwatch.blame.answer import BLAMED_COLLECTORS, Blame, ByteBand, OwnerBlame
 from opwatch.codec import Signed, encode
 from opwatch.sinks.blocks import Block, Section, TextTable, format_sections
 from opwatch.sinks.sweep.history_text import describe_history
 from opwatch.sweep.history.advice import RecordedSystem
 from opwatch.sweep.ranges import ValueRange
-from opwatch.writes.advice import WriteAdvice, advise_tenants
+from opwatch.writes.advice import WriteAdvice
 
 BLAME_TYPE: Final = "writes-blame"
 _COLUMNS = ("control group", "written", "pro rata", "moved for", "caused", "saved without")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from opwatch.blame.advice import advise_tenants
 from opwatch.blame.answer import Blame, ByteBand, OwnerBlame
 from opwatch.blame.coalitions import Absence
 from opwatch.collectors.writes.stacks import find_parity
@@ -14,7 +15,7 @@ from opwatch.sweep.ranges import ValueRange
 from opwatch.trim.layers.arrays import MdFacts
 from opwatch.trim.stack.layers import Kind, Layer
 from opwatch.trim.stack.limits import QueueLimits
-from opwatch.writes.advice import WriteAdviceKind, advise_tenants, advise_writes
+from opwatch.writes.advice import WriteAdviceKind, advise_writes
 from opwatch.writes.classes import WriteClass
 from opwatch.writes.reading import Parity, WriteLayer, WriteStack
 from opwatch.writes.waterfall import Waterfall, compute_waterfall

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.why.before_block import WaitBefore, explain_no_pressure, find_waits_before
 from opwatch.why.decision import CauseVerdict, decide_causes
 from opwatch.why.drives import witness_drive
-from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import EXAMINED_OPS, Slowness, explain_too_short, find_slowness
 from opwatch.why.waits import explain_unmeasured_limit
 from opwatch.why.witnessed import WitnessedDisk, WitnessedRun
@@ -59,10 +58,21 @@ def answer_why(run: WitnessedRun, catalogue: Callable[[], Catalogue]) -> Answer:
     notes = [_JUMPED] if run.clock_jumps else []
     notes += [run.parts] if run.parts else []
     notes += [note for disk in run.disks.values() if (note := explain_unmeasured_limit(disk))]
+    fast = [disk for disk in run.disks.values() if disk.label in examined and not _is_slow(disk, slow)]
+    notes += [f"{disk.label}: {note}" for disk in fast if (note := explain_unknown_queue(disk))]
     before = find_waits_before(run)
     if not slow and (reason := explain_no_pressure(run)):
         notes.append(reason)
     return Answer(tuple(slow), before, tuple(examined), tuple(missing), tuple(notes))
+
+
+def _is_slow(disk: WitnessedDisk, slow: Sequence[SlowOperation]) -> bool:
+    return any(one.slowness.disk is disk for one in slow)
+
+
+def explain_unknown_queue(disk: WitnessedDisk) -> str | None:
+    """Return that requests may have waited before the device, or None if that was measured."""
+    return None if any(series.is_known(series.queue_ns) for series in disk.ops.values()) else _NO_QUEUE
 
 
 def _examine_disk(
@@ -70,8 +80,10 @@ def _examine_disk(
 ) -> list[SlowOperation]:
     name = disk.drive or disk.device
     drive = witness_drive(disk, run.looks[name], run.polls_ns[name], catalogue) if name in run.looks else None
+    note = explain_unknown_queue(disk)
+    needs = (note,) if note else ()
     return [
-        SlowOperation(one, decide_causes(one), () if StackLayer.QUEUE in one.times.sums else (_NO_QUEUE,))
+        SlowOperation(one, decide_causes(one), needs)
         for op in EXAMINED_OPS
         if (one := find_slowness(run, disk, op, drive))
     ]

@@ -27,7 +27,7 @@ from opwatch.why.waits import (
     find_scheduler,
     is_device_as_usual,
 )
-from opwatch.why.witnessed import OwnerSeries
+from opwatch.why.witnessed import LARGE_BYTES, NAN, OwnerSeries
 
 # The kernel's default timeout of a request is 30 s.
 _TIMEOUT_NS = 29e9
@@ -60,6 +60,16 @@ def _sum_ops(slowness: Slowness, name: str, *ops: str) -> list[float]:
 
 def _has_own_load_grown(slowness: Slowness) -> bool:
     return slowness.find_ratio(slowness.series.issued) > GROWN_RATIO
+
+
+def _has_load_grown(slowness: Slowness) -> bool:
+    """Return whether more requests or more bytes were read and written than in other intervals with any."""
+    issued, sizes = (_sum_ops(slowness, name, "read", "write") for name in ("issued", "bytes"))
+    return any(
+        slowness.find_ratio([value if count else NAN for value, count in zip(values, issued, strict=True)])
+        > GROWN_RATIO
+        for values in (issued, sizes)
+    )
 
 
 def find_flushes(slowness: Slowness) -> Candidate | None:
@@ -303,11 +313,16 @@ def find_saturation(slowness: Slowness) -> Candidate | None:
     depth = list(slowness.disk.depth)
     slow, usual = slowness.compare_means(issued)
     own = slowness.find_ratio(slowness.series.issued)
+    more = slow - usual
+    large_slow, large_usual = slowness.compare_means(_sum_ops(slowness, "large_bytes", "read", "write"))
+    more_large = large_slow - large_usual
     excluded = None
     if slowness.find_ratio(depth) < SAME_RATIO:
         excluded = "no more requests were in flight than otherwise"
     elif own < SAME_RATIO:
         excluded = "the load was the same"
+    elif more <= more_large / LARGE_BYTES:
+        excluded = "the additional requests are large"
     return Candidate(
         CauseName.SATURATION,
         flag_bursts(issued),
@@ -381,6 +396,8 @@ def find_sleep(slowness: Slowness) -> Candidate | None:
         flags,
         "the slow requests follow intervals without any request",
         "forbid deep sleep states for a test: nvme_core.default_ps_max_latency_us=0",
+        # A load that resumes with more requests or larger writes is slower for that reason.
+        excluded="the load grew as well" if _has_load_grown(slowness) else None,
     )
 
 

@@ -25,7 +25,10 @@ def find_collection(slowness: Slowness) -> Candidate | None:
     drive, writes = slowness.drive, slowness.disk.ops.get("write")
     if drive is None or drive.nand_per_s is None or writes is None:
         return None
-    rates = [count / seconds for count, seconds in zip(writes.bytes, slowness.seconds, strict=True)]
+    # A poll's NAND bytes are compared with the host's bytes between the same polls.
+    rates = drive.host_per_s or [
+        count / seconds for count, seconds in zip(writes.bytes, slowness.seconds, strict=True)
+    ]
     extra = [
         0.0 if math.isnan(nand) else max(nand - rate, 0.0)
         for nand, rate in zip(drive.nand_per_s, rates, strict=True)

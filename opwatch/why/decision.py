@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import accumulate, compress
 
 from opwatch import units
 from opwatch.compare.spacing import find_spacing
@@ -33,10 +33,13 @@ _OVERLAP = 0.5
 _TOLERANCE = 1
 _MIN_PERIODIC = 6
 # A regular witness of regular episodes: its least score, and the share of the episodes with it.
-_SAME_PERIOD, _MOSTLY = 0.5, 0.8
+_SAME_PERIOD, _MOSTLY = 0.35, 0.8
 _NO_DRIVE_TIME = (
     "the drive and the path to it cannot be told apart: the drive's own latency (log D0h) is unknown"
 )
+_NO_OWNERS = "requests were not counted by owner: record with --by cgroup (or process)"
+# Causes that are a load; without owners, it may be a neighbour's.
+_OF_A_LOAD = {CauseName.SATURATION, CauseName.LARGE_REQUESTS, CauseName.READ_BEHIND_WRITE, CauseName.FLUSHES}
 # Layers whose time may be the drive's own.
 _DRIVE_SIDE = (StackLayer.QUEUE, StackLayer.DEVICE, StackLayer.DRIVE)
 _DEVICE_SIDE = (*DEVICE_LAYERS, StackLayer.QUEUE)
@@ -114,6 +117,9 @@ def decide_causes(slowness: Slowness) -> CauseVerdict:
         ):
             needs += _list_needs(part, layer, found)
     causes.sort(key=lambda cause: -cause.share)
+    names = {one.candidate.name for cause in causes for one in cause.found}
+    if slowness.disk.owners is None and names & _OF_A_LOAD:
+        needs.append(_NO_OWNERS)
     unknown = 1.0 - math.fsum(cause.share for cause in causes)
     return CauseVerdict(tuple(causes), unknown, tuple(dict.fromkeys(needs)), tuple(tested))
 
@@ -142,8 +148,15 @@ def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandid
     ]
     # Slow intervals of other layers say nothing about a candidate of this one, neither for nor against it.
     kept = [not out for out in slowness.left_out or [False] * len(slowness.slow)]
-    flags = {one.name.value: list(compress(one.flags, kept)) for one in found if not one.is_direct}
-    matches = match_witnesses(list(compress(slowness.slow, kept)), flags, _TOLERANCE) if flags else {}
+    slow, matches = list(compress(slowness.slow, kept)), dict[str, Match]()
+    # Excluded candidates cannot be named, so they do not make the test of the others stricter.
+    for is_excluded in (False, True):
+        flags = {
+            one.name.value: list(compress(one.flags, kept))
+            for one in found
+            if not one.is_direct and (one.excluded is not None) is is_excluded
+        }
+        matches |= match_witnesses(slow, flags, _TOLERANCE)
     tested = [_judge_candidate(slowness, one, matches.get(one.name.value)) for one in found]
     if layer in _DRIVE_SIDE and not any(one.refused is None for one in tested):
         periodic = _find_periodic(slowness)
@@ -200,6 +213,15 @@ def _judge_candidate(slowness: Slowness, one: Candidate, match: Match | None) ->
     )
 
 
+def list_onsets(slowness: Slowness) -> tuple[list[float], list[float], float]:
+    """Return when each episode starts: in seconds, and in bytes written until then; and all bytes written."""
+    disk, writes = slowness.disk, slowness.disk.ops.get("write")
+    totals = [0.0, *accumulate(writes.bytes if writes else [0.0] * len(disk))]
+    begin_ns = disk.begins_ns[0]
+    seconds = [(disk.begins_ns[episode.begin] - begin_ns) / 1e9 for episode in slowness.episodes]
+    return seconds, [totals[episode.begin] for episode in slowness.episodes], totals[-1]
+
+
 def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
     """Return the drive's own work if the episodes are regular in time or in bytes written, else None."""
     disk, episodes = slowness.disk, slowness.episodes
@@ -208,13 +230,7 @@ def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
     if len(episodes) < _MIN_PERIODIC or grows or disk.seams:
         # Episodes with more writes are those of the load, and parts of a run have only some of the episodes.
         return None
-    begin_ns = disk.begins_ns[0]
-    seconds = [(disk.begins_ns[episode.begin] - begin_ns) / 1e9 for episode in episodes]
-    written, totals = 0.0, []
-    for at in range(len(disk)):
-        totals.append(written)
-        written += writes.bytes[at] if writes else 0.0
-    onsets = [totals[episode.begin] for episode in episodes]
+    seconds, onsets, written = list_onsets(slowness)
     answer = find_axis(seconds, onsets)
     is_time = answer.axis is Axis.SECONDS
     positions, end = (seconds, slowness.disk.seconds) if is_time else (onsets, written)
@@ -344,7 +360,7 @@ def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCan
     if layer not in _DEVICE_SIDE:
         return needs
     if disk.owners is None:
-        needs.append("requests were not counted by owner: record with --by cgroup (or process)")
+        needs.append(_NO_OWNERS)
     if "write" in disk.ops and (drive is None or drive.nand_per_s is None):
         reason = drive.reason if drive and drive.reason else "the drive was not polled"
         needs.append(f"NAND bytes are unknown ({reason}): record with --waf 1s if the drive counts them")

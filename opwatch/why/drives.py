@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -24,7 +24,8 @@ _MIN_POINTS = 2
 class DriveWitness:
     """A drive's reports per interval; NaN where unknown.
 
-    `nand_per_s` is None if the drive does not count NAND bytes, with a `reason`. `throttled` flags intervals
+    `nand_per_s` is None if the drive does not count NAND bytes, with a `reason`; `host_per_s` are the bytes
+    that the host wrote between the same polls, per second. `throttled` flags intervals
     in which the drive counted thermal throttling, None if it does not report it. `polled` flags the intervals
     with a poll by opwatch, and `polls_ns` are the times of the polls. `drive_shares` are the drive's own
     shares of the device time, per operation, if it reports its latency.
@@ -33,6 +34,7 @@ class DriveWitness:
     polled: tuple[bool, ...]
     polls_ns: tuple[tuple[int, int], ...] = ()
     nand_per_s: tuple[float, ...] | None = None
+    host_per_s: tuple[float, ...] | None = None
     reason: str | None = None
     temperature: tuple[float, ...] | None = None
     throttled: tuple[bool, ...] | None = None
@@ -54,20 +56,39 @@ def witness_drive(
     if timeline is None:
         return DriveWitness(tuple(polled), tuple(polls_ns), reason="the drive was not polled")
     growth = [one for one in timeline.growth if one[1] > one[0]]
-    nand = [NAN] * len(disk)
-    for begin_ns, end_ns, nand_bytes in growth:
-        for at in _find_places(disk, begin_ns + 1, end_ns - 1):
-            nand[at] = nand_bytes / ((end_ns - begin_ns) / 1e9)
+    nand = spread_rates(disk, growth)
+    spans = [(begin_ns, end_ns) for begin_ns, end_ns, _ in growth]
+    host = spread_rates(disk, measure_host_bytes(disk, spans))
     heat = [(point.at_ns, float(point.temperature)) for point in timeline.health if point.temperature]
     return DriveWitness(
         polled=tuple(polled),
         polls_ns=tuple(polls_ns),
-        nand_per_s=tuple(nand) if len(growth) >= _MIN_POINTS else None,
+        nand_per_s=nand if len(growth) >= _MIN_POINTS else None,
+        host_per_s=host if len(growth) >= _MIN_POINTS else None,
         reason=timeline.reason or (None if len(growth) >= _MIN_POINTS else "its counters rarely changed"),
         temperature=_spread_points(disk, heat) if len(heat) >= _MIN_POINTS else None,
         throttled=_flag_throttled(disk, looks),
         drive_shares=_find_drive_shares(disk, looks),
     )
+
+
+def spread_rates(disk: WitnessedDisk, growth: Iterable[tuple[int, int, float]]) -> tuple[float, ...]:
+    """Return per interval the rate per second of the span (begin, end, growth) that covers it, or NaN."""
+    rates = [NAN] * len(disk)
+    for begin_ns, end_ns, amount in growth:
+        for at in _find_places(disk, begin_ns + 1, end_ns - 1):
+            rates[at] = amount / ((end_ns - begin_ns) / 1e9)
+    return tuple(rates)
+
+
+def measure_host_bytes(
+    disk: WitnessedDisk, spans: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int, float]]:
+    """Yield (begin, end, bytes written by the host) for each span."""
+    writes = disk.ops.get("write")
+    totals = [0.0, *accumulate(writes.bytes if writes else [0.0] * len(disk))]
+    for begin_ns, end_ns in spans:
+        yield begin_ns, end_ns, _interpolate(disk, totals, end_ns) - _interpolate(disk, totals, begin_ns)
 
 
 def _find_places(disk: WitnessedDisk, begin_ns: int, end_ns: int) -> range:

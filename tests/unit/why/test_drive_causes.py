@@ -20,6 +20,7 @@ from tests.unit.why.witnessed_runs import (
     Second,
     collect_names,
     draw_bursts,
+    list_names,
     make_disk,
     make_drive,
     make_seconds,
@@ -100,3 +101,20 @@ def test_control_group_that_was_made_again_is_one_owner() -> None:
     groups = [one for key, one in disk.owners.items() if key.kind is OwnerKind.CGROUP]
     assert [list(one.requests) for one in groups] == [[5, 5, 5]]
     assert len(disk.owners) == 4
+
+
+def make_resumed_seconds(requests: float) -> list[Second]:
+    """Return seconds of which some are idle; the next ones are slow and have this many requests."""
+    seconds = make_seconds(120, 1)
+    for at in draw_bursts(120, 1, count=10, length=1):
+        idle, resumed = seconds[at - 1], seconds[at]
+        idle.reads = idle.writes = 0
+        resumed.reads = resumed.writes = requests
+        resumed.read_ns *= 10
+    return seconds
+
+
+@pytest.mark.parametrize(("requests", "is_named"), [(900, True), (2000, False)])
+def test_sleep_state_is_a_cause_only_if_the_load_did_not_grow(requests: float, is_named: bool) -> None:
+    verdict = decide_causes(make_slowness(make_disk(make_resumed_seconds(requests)), "read"))
+    assert (CauseName.SLEEP in list_names(verdict)) is is_named

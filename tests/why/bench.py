@@ -71,17 +71,17 @@ _SHAPED: dict[str, tuple[str, ...]] = {
 
 
 def make_base_load(
-    bench: Bench, extra: Sequence[str] = (), least_write_rate: int = 0, processes: int = 1
+    bench: Bench, extra: Sequence[str] = (), least_write_rate: int = 0, processes: int = 1, depth: int = 16
 ) -> list[str]:
     """Return the fio command of the base load, with a job for each phase. Writes are so large that there are
-    `least_write_rate` bytes of them per second. `processes` share the load."""
+    `least_write_rate` bytes of them per second. `processes` share the load, and its `depth`."""
     _, writes = find_rates(bench.load)
     blocks = max(1, round(least_write_rate / writes / 4096))
     common = (
         "--rw=randrw",
         f"--bs=4k,{4 * blocks}k",
         "--ioengine=libaio",
-        f"--iodepth={16 // processes}",
+        f"--iodepth={depth // processes}",
         "--continue_on_error=io",
         f"--numjobs={processes}",
     )

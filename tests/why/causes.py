@@ -32,6 +32,8 @@ class Cause:
     counter: tuple[str, int] | None = None  # its name, and the growth per poll that counts
     base_load: tuple[str, ...] = ()
     processes: int = 1  # that share the base load
+    depth: int = 16  # requests of the base load in flight
+    poll_s: int = 5  # between two polls of the drive
     least_write_rate: int = 0  # bytes per second of the base load, by larger writes
     on_filesystem: bool = False
     is_constant: bool = False  # it acts for the whole run
@@ -100,6 +102,8 @@ CAUSES = {
         op="25%",
         counter=("nand_write_gc_bytes", MIB // 4),
         least_write_rate=2_000_000,
+        # Polls that are as far apart as the bursts do not show them.
+        poll_s=1,
         prepare=("--rw=randwrite", "--bs=4k", "--ioengine=libaio", "--iodepth=32", f"--io_size={SIZE}"),
     ),
     "slc-full": Cause(
@@ -126,7 +130,10 @@ CAUSES = {
         episodes=("thermal-light", "thermal-heavy"),
     ),
     # Only a load that varies separates a period in seconds from one in bytes.
-    "stall": Cause("housekeeping by time", faults=draw_stalls, episodes=("stall",), shape="halved"),
+    # With few requests in flight, a stall delays less than 1 % of the requests of a second.
+    "stall": Cause(
+        "housekeeping by time", faults=draw_stalls, episodes=("stall",), shape="halved", depth=256
+    ),
     "log-stall": Cause(
         "our polls of log pages stop the drive", faults=draw_log_stalls, episodes=("log-stall",)
     ),

@@ -139,12 +139,11 @@ def _record_run(
     """Run everything, and return the windows as they were, or the times in which the counter grew."""
     grown: list[Injection] = []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_record(bench.drive.device, recording))
+        stack.enter_context(_record(bench.drive.device, recording, cause.poll_s))
         if cause.counter:
             stack.enter_context(watch_counter(bench.drive, *cause.counter, grown))
-        stack.enter_context(
-            run_beside(make_base_load(bench, cause.base_load, cause.least_write_rate, cause.processes))
-        )
+        base = make_base_load(bench, cause.base_load, cause.least_write_rate, cause.processes, cause.depth)
+        stack.enter_context(run_beside(base))
         if cause.on_filesystem:
             stack.enter_context(change_files(Path(bench.target).parent))
         begin, begin_ns = time.monotonic(), time.monotonic_ns()
@@ -170,9 +169,9 @@ def _sleep_until(end: float) -> None:
 
 
 @contextlib.contextmanager
-def _record(device: str, path: Path) -> Iterator[None]:
+def _record(device: str, path: Path, poll_s: int) -> Iterator[None]:
     words = ["record", "-o", str(path), "--dev", device, "--queue", "--slow", "20ms", "--by", "cgroup"]
-    argv = [sys.executable, "-m", "opwatch", *words, "--waf", "5s", "-q"]
+    argv = [sys.executable, "-m", "opwatch", *words, "--waf", f"{poll_s}s", "-q"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
             end = time.monotonic() + _START_S

@@ -102,7 +102,7 @@ def decide_causes(slowness: Slowness) -> CauseVerdict:
     for number in range(len(slowness.episodes)):
         groups.setdefault(slowness.find_layer(number), []).append(number)
     for layer, numbers in groups.items():
-        part = _select_episodes(slowness, numbers)
+        part = select_episodes(slowness, numbers)
         if math.fsum(part.total_excess.values()) < MIN_SHARE * total:
             continue
         if layer is None:
@@ -124,7 +124,7 @@ def decide_causes(slowness: Slowness) -> CauseVerdict:
     return CauseVerdict(tuple(causes), unknown, tuple(dict.fromkeys(needs)), tuple(tested))
 
 
-def _select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
+def select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
     """Return the slowness with these episodes only."""
     slow = [False] * len(slowness.slow)
     for number in numbers:

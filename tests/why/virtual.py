@@ -20,7 +20,8 @@ from math import fsum
 
 from opwatch.why.answer import explain_unknown_queue
 from opwatch.why.candidate import CauseName
-from opwatch.why.decision import CauseVerdict, decide_causes, list_onsets
+from opwatch.why.decision import CauseVerdict, decide_causes, list_onsets, select_episodes
+from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import EXAMINED_OPS, Slowness, find_slowness
 from opwatch.why.statistics.axis import Axis, find_axis
 from opwatch.why.witnessed import NAN
@@ -175,7 +176,9 @@ def find_run_axis(order: Order) -> Axis:
     if not answers:
         return Axis.UNKNOWN
     slowness = max((one for one, _ in answers), key=lambda one: fsum(one.total_excess.values()))
-    seconds, totals, _ = list_onsets(slowness)
+    # The host's own episodes are not those of the drive.
+    inside = [at for at in range(len(slowness.episodes)) if slowness.find_layer(at) is StackLayer.DRIVE]
+    seconds, totals, _ = list_onsets(select_episodes(slowness, inside))
     return find_axis(seconds, totals).axis
 
 

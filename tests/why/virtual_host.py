@@ -34,7 +34,10 @@ class Span(NamedTuple):
 
 
 def is_inside(spans: Iterable[Span], at_ns: int) -> bool:
-    return any(span.begin_ns <= at_ns < span.end_ns for span in spans)
+    for begin_ns, end_ns in spans:  # noqa: SIM110 (any() takes three times as long)
+        if begin_ns <= at_ns < end_ns:
+            return True
+    return False
 
 
 class DriveClock:

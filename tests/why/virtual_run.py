@@ -8,6 +8,7 @@ kernel or recorder behaves.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -207,9 +208,11 @@ class _Maker:
         """Return the function that plans the next request of the base load."""
         sent, nominal_ns = 0, 0.0
 
+        ends_ns = [one.end_s * SECOND_NS for one in self.phases]
+        rates = [rate * one.share for one in self.phases]
+
         def find_rate(at_ns: int) -> float:
-            share = next((one.share for one in self.phases if at_ns < one.end_s * SECOND_NS), 1.0)
-            return rate * share
+            return rates[min(bisect_right(ends_ns, at_ns), len(rates) - 1)]
 
         def plan_burst(at_ns: int) -> int:
             nonlocal sent

@@ -184,6 +184,7 @@ def find_discards(slowness: Slowness) -> Candidate | None:
         _DISCARD_CHECK,
         is_direct=share >= _MOSTLY,
         excluded=excluded,
+        chance=DIRECT_CHANCE,
         explains=(
             CauseName.READ_BEHIND_WRITE,
             CauseName.LARGE_REQUESTS,

@@ -30,7 +30,7 @@ def _format_latency(ns: float) -> str:
 
 
 def _format_share(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{round(100 * share)} %"
 
 
 def _format_moment(clock: Clock, at_ns: int, begin_ns: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from opwatch import units
 from opwatch.owners.cells import OwnerKey, OwnerKind
@@ -18,6 +19,7 @@ from opwatch.why.full_cache import find_full_cache
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
+from opwatch.why.statistics.matching import MIN_EPISODES
 from opwatch.why.waits import (
     BEFORE_THE_DEVICE,
     Rule,
@@ -247,19 +249,27 @@ def find_polling(slowness: Slowness) -> Candidate | None:
     share = sum(drive.polled) / len(drive.polled)
     if share > _MAX_POLLED:
         return None
-    inside = _explain_inside_polls(slowness, drive.polls_ns)
+    inside = _find_inside_polls(slowness, drive.polls_ns)
     return Candidate(
         CauseName.POLLING,
-        drive.polled,
-        f"opwatch read the drive's log pages in {100 * share:.0f} % of the intervals{inside or ''}",
+        drive.polled if inside is None else inside.flags,
+        f"opwatch read the drive's log pages in {100 * share:.0f} % of the intervals"
+        f"{inside.evidence if inside else ''}",
         "record once with --waf 0: the slow requests must disappear; smartd and exporters poll likewise",
         is_direct=inside is not None,
         explains=(CauseName.HOUSEKEEPING,),
     )
 
 
-def _explain_inside_polls(slowness: Slowness, polls_ns: Sequence[tuple[int, int]]) -> str | None:
-    """Return how many recorded slow requests were in flight during a poll, if far more than by chance.
+class _InsidePolls(NamedTuple):
+    """The intervals with recorded slow requests that were in flight during a poll."""
+
+    flags: list[bool]
+    evidence: str
+
+
+def _find_inside_polls(slowness: Slowness, polls_ns: Sequence[tuple[int, int]]) -> _InsidePolls | None:
+    """Return which recorded slow requests were in flight during a poll, if far more than by chance.
 
     A poll at regular times and slowness at regular times coincide by chance as often as not; but requests
     that are slow only while a poll is answered are slow because of it.
@@ -268,19 +278,27 @@ def _explain_inside_polls(slowness: Slowness, polls_ns: Sequence[tuple[int, int]
     if len(requests) < _MIN_REQUESTS or not polls_ns:
         return None
     ends_ns = [end_ns for _, end_ns in polls_ns]
-    inside = 0
-    for one in requests:
-        at = bisect_left(ends_ns, one.begin_ns)
-        inside += at < len(polls_ns) and polls_ns[at][0] <= one.end_ns
+    places = [bisect_left(ends_ns, one.begin_ns) for one in requests]
+    inside = [
+        (one, at)
+        for one, at in zip(requests, places, strict=True)
+        if at < len(polls_ns) and polls_ns[at][0] <= one.end_ns
+    ]
     mean_ns = sum(one.end_ns - one.begin_ns for one in requests) / len(requests)
     covered_ns = sum(end_ns - begin_ns + mean_ns for begin_ns, end_ns in polls_ns)
     by_chance = covered_ns / (slowness.seconds_in_all * 1e9)
-    if inside < _MOSTLY_INSIDE * len(requests) or by_chance > _MAX_COVERED:
+    if len(inside) < _MOSTLY_INSIDE * len(requests) or by_chance > _MAX_COVERED:
         return None
-    return (
-        f"; {inside} of {len(requests)} requests above the limit of --slow were in flight during a poll, "
-        f"{100 * by_chance:.2g} % expected by chance"
+    if len({at for _, at in inside}) < MIN_EPISODES:
+        return None
+    flags = [False] * len(slowness.slow)
+    for one, _ in inside:
+        flags[min(bisect_left(slowness.disk.ends_ns, one.end_ns), len(flags) - 1)] = True
+    evidence = (
+        f"; {len(inside)} of {len(requests)} requests above the limit of --slow were in flight during a "
+        f"poll, {100 * by_chance:.2g} % expected by chance"
     )
+    return _InsidePolls(flags, evidence)
 
 
 def find_reads_behind_writes(slowness: Slowness) -> Candidate | None:

@@ -15,6 +15,8 @@ from opwatch.why.statistics.dose import measure_dose
 
 # Intervals between polls with more NAND writes have more excess by this rank correlation.
 _MIN_CORRELATION = 0.5
+# Collection writes more to NAND than the host wrote, by this ratio over the whole run.
+_MIN_WAF = 1.1
 # A burst exceeds the low values by this share of the difference to the high ones.
 _HIGH_SHARE = 0.3
 _CHECK = "leave more spare area (opwatch sweep advise), or trim free space (opwatch trim audit)"
@@ -33,11 +35,15 @@ def find_collection(slowness: Slowness) -> Candidate | None:
         0.0 if math.isnan(nand) else max(nand - rate, 0.0)
         for nand, rate in zip(drive.nand_per_s, rates, strict=True)
     ]
-    slow_waf, usual_waf = (
-        _divide(drive.nand_per_s, rates, flags) for flags in (slowness.slow, slowness.list_usual())
+    slow_waf, usual_waf, whole_waf = (
+        _divide(drive.nand_per_s, rates, flags)
+        for flags in (slowness.slow, slowness.list_usual(), [True] * len(rates))
     )
     excluded = None
-    if slow_waf < SAME_RATIO * usual_waf:
+    if whole_waf < _MIN_WAF:
+        # A buffer only moves NAND writes from one poll to another.
+        excluded = "the drive wrote hardly more to NAND than the host wrote"
+    elif slow_waf < SAME_RATIO * usual_waf:
         excluded = "the drive writes no more to NAND per host byte than otherwise"
     elif find_sequential_share(slowness) >= SEQUENTIAL:
         excluded = "the writes are sequential"

@@ -57,12 +57,12 @@ def match_witnesses(
 ) -> dict[str, Match]:
     """Return how each witness coincides with the slow bins.
 
-    A burst may be `tolerance` bins early or late. Witnesses without a burst are no candidates, and do not
-    make the test of the others stricter.
+    A burst may be `tolerance` bins early or late. Witnesses that allow no conclusion do not make the test of
+    the others stricter; their own probability is not adjusted.
     """
     matches = {name: _match(slow, flags, tolerance) for name, flags in witnesses.items()}
-    adjusted = adjust_holm({name: match.p for name, match in matches.items() if match.bursts})
-    return {name: replace(match, adjusted_p=adjusted.get(name, 1.0)) for name, match in matches.items()}
+    adjusted = adjust_holm({name: match.p for name, match in matches.items() if match.reason is None})
+    return {name: replace(match, adjusted_p=adjusted.get(name, match.p)) for name, match in matches.items()}
 
 
 def adjust_holm(p_values: Mapping[str, float]) -> dict[str, float]:

@@ -35,10 +35,8 @@ def find_collection(slowness: Slowness) -> Candidate | None:
         0.0 if math.isnan(nand) else max(nand - rate, 0.0)
         for nand, rate in zip(drive.nand_per_s, rates, strict=True)
     ]
-    slow_waf, usual_waf, whole_waf = (
-        _divide(drive.nand_per_s, rates, flags)
-        for flags in (slowness.slow, slowness.list_usual(), [True] * len(rates))
-    )
+    slow_waf, usual_waf = _compare_waf(slowness, drive.nand_per_s, rates)
+    whole_waf = _divide(drive.nand_per_s, rates, [True] * len(rates))
     excluded = None
     if whole_waf < _MIN_WAF:
         # A buffer only moves NAND writes from one poll to another.
@@ -64,6 +62,16 @@ def find_collection(slowness: Slowness) -> Candidate | None:
     )
 
 
+def _compare_waf(slowness: Slowness, nand: Sequence[float], rates: Sequence[float]) -> tuple[float, float]:
+    """Return NAND bytes per host byte of slow intervals, or of those before if it is more, and of others.
+
+    A drive counts the NAND bytes of a burst when it starts it, and is slow until they are programmed.
+    """
+    before = [*slowness.slow[1:], False]
+    others = [usual and not early for usual, early in zip(slowness.list_usual(), before, strict=True)]
+    return max(_divide(nand, rates, flags) for flags in (slowness.slow, before)), _divide(nand, rates, others)
+
+
 def _flag_high(values: Sequence[float]) -> list[bool]:
     """Return which values belong to bursts, which may take more than half of the intervals, since each covers
     the time between two polls."""
@@ -78,7 +86,8 @@ def _divide(nand: Sequence[float], rates: Sequence[float], flags: Sequence[bool]
     """Return NAND bytes per host byte of the flagged intervals."""
     known = [at for at, flag in enumerate(flags) if flag and not math.isnan(nand[at])]
     host = math.fsum(rates[at] for at in known)
-    return math.fsum(nand[at] for at in known) / host if host else math.inf
+    written = math.fsum(nand[at] for at in known)
+    return written / host if host else math.inf if written else 0.0
 
 
 def _explain_dose(slowness: Slowness, nand: Sequence[float], extra: Sequence[float]) -> str | None:

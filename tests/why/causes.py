@@ -135,7 +135,9 @@ CAUSES = {
         "housekeeping by time", faults=draw_stalls, episodes=("stall",), shape="halved", depth=256
     ),
     "log-stall": Cause(
-        "our polls of log pages stop the drive", faults=draw_log_stalls, episodes=("log-stall",)
+        "our polls of log pages stop the drive",
+        faults=draw_log_stalls,
+        episodes=("log-stall",),
     ),
     "sleep": Cause(
         "requests after idle gaps wake the drive",

@@ -139,16 +139,26 @@ class Removal:
     need: str
     # What is true without the witness as well, if the answer asks for it.
     allowed: frozenset[CauseName] = frozenset()
+    is_optional: bool = False  # what is allowed is proved without the witness, so that none need be asked for
 
     def is_right(self, reply: Reply) -> bool:
         """Return whether nothing but what is allowed is named, and the answer asks for the witness."""
         names = {name for group in reply.groups for name in group}
         is_asked = any(self.need in need for need in reply.needs)
+        is_asked |= self.is_optional and bool(names)
         return names <= {one.value for one in self.allowed} and (is_asked or not reply.is_slow)
 
 
 REMOVALS = (
-    Removal("gc", "NAND bytes", _forget_nand, "NAND bytes are unknown"),
+    Removal(
+        "gc",
+        "NAND bytes",
+        _forget_nand,
+        "NAND bytes are unknown",
+        # A period in bytes whatever the rate needs no NAND bytes.
+        frozenset({CauseName.GARBAGE_COLLECTION}),
+        is_optional=True,
+    ),
     Removal("thermal", "log 02h", _forget_heat, "thermal throttling is unknown"),
     Removal("way", "log D0h", _forget_drive_time, "log D0h"),
     Removal("tags", "times of `--queue`", _forget_queue, "record with --queue"),

@@ -208,6 +208,7 @@ class _Maker:
         """Return the function that plans the next request of the base load."""
         sent, nominal_ns = 0, 0.0
 
+        begins_ns = [one.begin_s * SECOND_NS for one in self.phases]
         ends_ns = [one.end_s * SECOND_NS for one in self.phases]
         rates = [rate * one.share for one in self.phases]
 
@@ -221,8 +222,8 @@ class _Maker:
 
         def plan_random(at_ns: int) -> int:
             nonlocal nominal_ns
-            # What a slow drive held up is made up for, up to a limit.
-            begin_ns = max(nominal_ns, at_ns - 0.3 * SECOND_NS)
+            # What a slow drive held up is made up for, up to a limit; what a pause left out is not.
+            begin_ns = max(nominal_ns, at_ns - 0.3 * SECOND_NS, begins_ns[bisect_right(begins_ns, at_ns) - 1])
             nominal_ns = begin_ns + self.source.expovariate(find_rate(at_ns) / SECOND_NS)
             return max(at_ns, int(nominal_ns))
 

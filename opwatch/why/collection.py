@@ -17,6 +17,7 @@ from opwatch.why.statistics.dose import measure_dose
 _MIN_CORRELATION = 0.5
 # Collection writes more to NAND than the host wrote, by this ratio over the whole run.
 _MIN_WAF = 1.1
+NO_EXTRA_NAND = "the drive wrote hardly more to NAND than the host wrote"
 # A burst exceeds the low values by this share of the difference to the high ones.
 _HIGH_SHARE = 0.3
 _CHECK = "leave more spare area (opwatch sweep advise), or trim free space (opwatch trim audit)"
@@ -40,7 +41,7 @@ def find_collection(slowness: Slowness) -> Candidate | None:
     excluded = None
     if whole_waf < _MIN_WAF:
         # A buffer only moves NAND writes from one poll to another.
-        excluded = "the drive wrote hardly more to NAND than the host wrote"
+        excluded = NO_EXTRA_NAND
     elif slow_waf < SAME_RATIO * usual_waf:
         excluded = "the drive writes no more to NAND per host byte than otherwise"
     elif find_sequential_share(slowness) >= SEQUENTIAL:

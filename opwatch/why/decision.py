@@ -15,6 +15,7 @@ from opwatch import units
 from opwatch.compare.spacing import find_spacing
 from opwatch.why.candidate import CHANCE, Candidate, CauseName
 from opwatch.why.causes import list_rules
+from opwatch.why.collection import NO_EXTRA_NAND
 from opwatch.why.layers import DEVICE_LAYERS, StackLayer
 from opwatch.why.slowness import SAME_RATIO, Slowness
 from opwatch.why.statistics.axis import Axis, find_axis
@@ -161,10 +162,19 @@ def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandid
     if layer in _DRIVE_SIDE and not any(one.refused is None for one in tested):
         periodic = _find_periodic(slowness)
         if periodic:
+            periodic = _refuse_without_nand(periodic, found)
             tested = [_support_by_period(one, periodic) for one in tested]
         if periodic and not any(one.refused is None for one in tested):
             tested.append(periodic)
     return sorted(tested, key=lambda one: -one.score)
+
+
+def _refuse_without_nand(periodic: JudgedCandidate, found: Iterable[Candidate]) -> JudgedCandidate:
+    """Return a period in bytes as refused if the drive counts its NAND bytes, and collected nothing."""
+    is_collection = periodic.candidate.name is CauseName.GARBAGE_COLLECTION and periodic.refused is None
+    if is_collection and any(one.excluded == NO_EXTRA_NAND for one in found):
+        return replace(periodic, refused=NO_EXTRA_NAND)
+    return periodic
 
 
 def _support_by_period(one: JudgedCandidate, periodic: JudgedCandidate) -> JudgedCandidate:

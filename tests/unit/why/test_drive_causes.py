@@ -118,3 +118,16 @@ def make_resumed_seconds(requests: float) -> list[Second]:
 def test_sleep_state_is_a_cause_only_if_the_load_did_not_grow(requests: float, is_named: bool) -> None:
     verdict = decide_causes(make_slowness(make_disk(make_resumed_seconds(requests)), "read"))
     assert (CauseName.SLEEP in list_names(verdict)) is is_named
+
+
+@pytest.mark.parametrize(("waf", "is_named"), [(1.0, False), (2.0, True)])
+def test_period_in_bytes_is_collection_only_if_nand_bytes_exceed_the_hosts(
+    waf: float, is_named: bool
+) -> None:
+    places = [*range(5, 100, PERIOD), *range(110, 200, 2 * PERIOD)]
+    seconds = make_seconds(200, 1, places, slow_down)
+    for at, one in enumerate(seconds):
+        one.writes = 1000 if at < 100 else 500
+        one.nand_per_s = waf * one.writes * BLOCK
+    verdict = decide_causes(make_slowness(make_disk(seconds), "read", make_drive(seconds)))
+    assert (CauseName.GARBAGE_COLLECTION in list_names(verdict)) is is_named

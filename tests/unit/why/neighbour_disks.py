@@ -19,7 +19,7 @@ def make_owner(name: str, counts: Iterable[float], times: Iterable[float]) -> Ow
     """Return an owner of reads with these completions and device times per interval."""
     count, device_ns = array("d", counts), array("d", times)
     sizes, flushes = array("d", (4096 * one for one in count)), array("d", bytes(8 * len(count)))
-    return OwnerSeries(name, sizes, device_ns, count, flushes, {"read": OwnedOp(count, device_ns)})
+    return OwnerSeries(name, sizes, device_ns, count, flushes, ops={"read": OwnedOp(count, device_ns)})
 
 
 def make_disk(owners: Sequence[OwnerSeries]) -> WitnessedDisk:

@@ -10,7 +10,7 @@ from opwatch.blame.advice import advise_tenants
 from opwatch.blame.answer import Blame, ByteBand, OwnerBlame
 from opwatch.blame.coalitions import Absence
 from opwatch.collectors.writes.stacks import find_parity
-from opwatch.sinks.writes import WritesOutcome, build_writes_document, format_writes
+from opwatch.sinks.writes import build_writes_document, format_writes
 from opwatch.sweep.ranges import ValueRange
 from opwatch.trim.layers.arrays import MdFacts
 from opwatch.trim.stack.layers import Kind, Layer
@@ -18,6 +18,7 @@ from opwatch.trim.stack.limits import QueueLimits
 from opwatch.writes.advice import WriteAdviceKind, advise_writes
 from opwatch.writes.classes import WriteClass
 from opwatch.writes.reading import Parity, WriteLayer, WriteStack
+from opwatch.writes.series import WritesOutcome
 from opwatch.writes.waterfall import Waterfall, compute_waterfall
 
 from .readings import make_reading

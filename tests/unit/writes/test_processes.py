@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.sinks.writes import WritesOutcome, build_writes_document, format_writes
+from opwatch.sinks.writes import build_writes_document, format_writes
 from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import WriteClass
 from opwatch.writes.groups import TABLE_FULL
 from opwatch.writes.processes import PROCESS, ProcessWrites, compute_process_writes, decode_processes
 from opwatch.writes.reading import ProcessBytes, WriteProcess, WriteStack
+from opwatch.writes.series import WritesOutcome
 from opwatch.writes.waterfall import compute_waterfall
 
 from .readings import make_reading

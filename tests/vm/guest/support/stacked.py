@@ -173,7 +173,7 @@ def create_md(
     level: int, below: Sequence[str], bitmap: str = "none", layout: str = "", policy: str = ""
 ) -> Iterator[str]:
     """Yield the name of an md array of these devices, in sync from the start. `policy`: how it stays
-    consistent after a crash ("ppl"), in place of `bitmap`."""
+    consistent after a crash ("ppl"), in place of `bitmap`; "bitmap" is an internal one."""
     need_tool("mdadm")
     need_module("raid456" if level in (4, 5, 6) else f"raid{level}")
     index = next(_serial)
@@ -181,6 +181,8 @@ def create_md(
     argv = ["mdadm", "--create", f"/dev/md{index}", "--run", "--metadata=1.2"]
     argv += ["--level", str(level), "--raid-devices", str(len(members))]
     argv += ["--layout", layout] if layout else []
+    if policy == "bitmap":
+        policy, bitmap = "", "internal"
     consistency = f"--consistency-policy={policy}" if policy else f"--bitmap={bitmap}"
     clean = [] if level == 0 else ["--assume-clean", consistency]
     run_command(*argv, *clean, *members)

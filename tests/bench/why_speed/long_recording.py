@@ -101,6 +101,12 @@ def _copy_minutes(path: Path, disks: int) -> None:
             "SELECT block, samples, body FROM frames WHERE block > 1 AND place = ?", (place % DISTINCT,)
         ).fetchall()
         copies = [(block, place, facts[place], samples, body) for block, samples, body in rows]
+        counts = connection.execute("SELECT * FROM counts WHERE place = ?", (place % DISTINCT,)).fetchall()
+        connection.execute("DELETE FROM counts WHERE place = ?", (place,))
+        connection.executemany(
+            f"INSERT INTO counts VALUES ({', '.join('?' * len(counts[0]))})",
+            [(mono_ns, place, *rest) for mono_ns, _, *rest in counts],
+        )
         connection.executemany(
             build_insert("frames"), [(*row, compute_row_check("frames", row)) for row in copies]
         )

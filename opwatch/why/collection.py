@@ -52,7 +52,7 @@ def find_collection(slowness: Slowness) -> Candidate | None:
     slow_rate, usual_rate = slowness.compare_means(writes.bytes)
     return Candidate(
         CauseName.GARBAGE_COLLECTION,
-        slowness.slow if dose else _flag_high(extra),
+        slowness.slow if dose else _add_next(_flag_high(extra)),
         f"NAND {slow_waf:.1f} times host in slow intervals, {usual_waf:.1f} times otherwise, at "
         f"{units.format_megabytes(slow_rate)} and {units.format_megabytes(usual_rate)} MB/s of writes"
         f"{dose or ''}",
@@ -81,6 +81,11 @@ def _flag_high(values: Sequence[float]) -> list[bool]:
     if high <= GROWN_RATIO * low:
         return [False] * len(values)
     return [value > low + _HIGH_SHARE * (high - low) for value in values]
+
+
+def _add_next(flags: Sequence[bool]) -> list[bool]:
+    """Return the flags with the interval after each, in which the drive may still program a burst."""
+    return [flag or before for flag, before in zip(flags, [False, *flags[:-1]], strict=True)]
 
 
 def _divide(nand: Sequence[float], rates: Sequence[float], flags: Sequence[bool]) -> float:

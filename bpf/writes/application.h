@@ -63,8 +63,13 @@ static __always_inline __s64 get_result(__u64 *ctx)
 {
 	__u64 result = 0;
 
-	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ret))
-		return ctx[3];
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ret)) {
+		__u64 after_arguments = ctx[3];
+
+		/* Or clang shares one load of both ways, which the verifier of 5.10 refuses. */
+		barrier_var(after_arguments);
+		return after_arguments;
+	}
 	bpf_get_func_ret(ctx, &result);
 	return result;
 }

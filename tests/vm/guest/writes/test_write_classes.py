@@ -65,7 +65,8 @@ def test_classes_close_and_witnesses_agree(kind: str, way: Callable[[Path], None
         # Directories of f2fs are data.
         directories = 4096 if kind == "f2fs" else 0
         assert find_bytes(waterfall, WriteStep.DATA) == COUNT * BLOCK + directories, waterfall.rows
-        if kind != "btrfs":
+        # Without types of modules, the program of jbd2's event does not know its structure.
+        if kind in ("xfs", "f2fs") or (kind == "ext4" and Path("/sys/kernel/btf/jbd2").exists()):
             assert any(row.witness for row in waterfall.rows)
 
 

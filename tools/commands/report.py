@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -209,6 +209,20 @@ def _draw_pictures(folder: Path, figures: Iterable[SingleFigure]) -> int:
     return count
 
 
+def _write_files(
+    args: argparse.Namespace, render: Callable[[], str], plot: Callable[[], Iterable[SingleFigure]]
+) -> None:
+    """Write the page and the pictures, if requested, and name them."""
+    if args.output:
+        _write_page(args.output, render())
+        if not args.quiet:
+            print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
+    if args.png:
+        count = _draw_pictures(args.png, plot())
+        if not args.quiet:
+            print_message(f"{args.png}: {count} pictures")
+
+
 def _read_experiments(paths: Sequence[Path]) -> list[StoredExperiment]:
     """Return the documents if the files are JSON, or none if they are recordings. Raise UsageError for a
     mixture."""
@@ -232,14 +246,7 @@ def _report_experiments(documents: Sequence[StoredExperiment], args: argparse.Na
     page, words = render_experiments(documents), list(format_experiment_markdown(documents))
     if args.markdown:
         open_stdout().write_lines(words)
-    if args.output:
-        _write_page(args.output, page)
-        if not args.quiet:
-            print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
-    if args.png:
-        count = _draw_pictures(args.png, plot_single_experiments(documents))
-        if not args.quiet:
-            print_message(f"{args.png}: {count} pictures")
+    _write_files(args, lambda: page, lambda: plot_single_experiments(documents))
     return 0
 
 
@@ -257,14 +264,7 @@ def _report_sweep(source: SweepSource, run: ReportedRun | None, args: argparse.N
         lines = list(format_sweep_markdown(sweep))
         lines += ["", *format_report([run], None)] if run else []
         open_stdout().write_lines(lines)
-    if args.output:
-        _write_page(args.output, page)
-        if not args.quiet:
-            print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
-    if args.png:
-        count = _draw_pictures(args.png, plot_single_levels(sweep))
-        if not args.quiet:
-            print_message(f"{args.png}: {count} pictures")
+    _write_files(args, lambda: page, lambda: plot_single_levels(sweep))
     return 0
 
 
@@ -287,14 +287,7 @@ def _report_writes(kept: RecordedRun, args: argparse.Namespace) -> int:
         open_stdout().write_json(build_writes_report(writes))
     elif args.markdown:
         open_stdout().write_lines(format_writes_markdown(writes))
-    if args.output:
-        _write_page(args.output, render_writes(writes))
-        if not args.quiet:
-            print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
-    if args.png:
-        count = _draw_pictures(args.png, plot_single_writes(writes))
-        if not args.quiet:
-            print_message(f"{args.png}: {count} pictures")
+    _write_files(args, lambda: render_writes(writes), lambda: plot_single_writes(writes))
     return 0
 
 

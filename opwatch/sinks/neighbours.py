@@ -132,8 +132,8 @@ def _format_owner(head: str, effects: Sequence[NeighbourEffect]) -> Iterator[str
     known = sorted((one for one in effects if one.refusal is None), key=lambda one: -(one.added_ns or 0.0))
     if known:
         yield from align_columns(_COLUMNS, [_format_effect(one) for one in known])
-    for one in known:
-        yield from wrap_text(_describe_doubt(one), "  ") if _describe_doubt(one) else ()
+    for doubt in filter(None, map(_describe_doubt, known)):
+        yield from wrap_text(doubt, "  ")
     for one in effects:
         if one.refusal:
             yield from wrap_text(f"not known with {one.by}: {one.refusal}", "  ")

@@ -35,7 +35,7 @@ help:
 	@echo "make test-packages  build, install, upgrade and purge them in roots of Debian 12 and 13 (root) [SUITES=trixie]"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
 	@echo "make prose       measure the language of the code [SAMPLE=50]"
-	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
+	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root) [QUICK=1: not the long ones]"
 	@echo "make bench-trim  the cost of following a trim, relative to fstrim"
 	@echo "make bench-steady  judge 400 new series with a known mean [SERIES= SEED=]"
 	@echo "make bench-why   search periods in 1,600 new series [SERIES= SEED=]; explain a day of 24 disks"
@@ -240,13 +240,14 @@ KERNEL_WORKERS := 4
 PARALLEL = -n $(KERNEL_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Leaves out the cases marked as manual: further values of a parameter, and long runs. Up to three tests that fail
-# beside others are repeated alone, and are named if they pass then (tests/repeat.py).
+# beside others are repeated alone, and are named if they pass then (tests/repeat.py). A test that hangs fails at its
+# timeout.
 test: build
 	$(call install_packages,$(LOAD_PACKAGES) $(SHELL_PACKAGES))
 	@echo "opwatch: 1 of 2: tests without privileges; about 7 minutes on two idle processors"
-	$(PY) -m tests.repeat -n auto --maxprocesses 4 -m 'not manual' tests/unit
+	PYTEST_TIMEOUT=300 $(PY) -m tests.repeat -n auto --maxprocesses 4 --durations=10 -m 'not manual' tests/unit
 	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 11 minutes"
-	$(PY) -m tests.repeat $(PARALLEL) -m 'not manual' tests/native tests/kernel
+	PYTEST_TIMEOUT=900 $(PY) -m tests.repeat $(PARALLEL) --durations=40 -m 'not manual' tests/native tests/kernel
 
 # Adds the manual cases, about 10 minutes, and guests, about 45 minutes for each kernel of tests/vm/kernels.toml.
 test-all: test
@@ -262,7 +263,7 @@ test-kernel: build
 test-vm: build
 	$(call install_packages,$(VM_PACKAGES))
 	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m tests.repeat tests/vm -n 2 --maxschedchunk 1 \
-		--durations=0 --durations-min=5 $(if $(TEST),-k '$(TEST)')
+		--durations=0 --durations-min=5 $(if $(TIER),-m 'not manual') $(if $(TEST),-k '$(TEST)')
 
 # A guest of another architecture: its userspace is fetched, the extension cross-compiled.
 test-arm64: build
@@ -416,25 +417,25 @@ define smoke_run
 endef
 
 smoke: build
-	$(call smoke_run,bench)
 	$(call smoke_run,bench-trim)
-	$(call smoke_run,bench-steady)
-	$(call smoke_run,bench-predictions)
-	$(call smoke_run,bench-blame)
 	$(call smoke_run,bench-why)
 	$(call smoke_run,why-virtual SEEDS=1)
 	$(call smoke_run,trim-stacks SEEDS=6)
 	$(call smoke_run,waf-runs)
 	$(call smoke_run,learn-counters ROWS=tests/fixtures/good/smart_rows/drives.jsonl OUT=build/smoke-rules.toml)
 	$(call smoke_run,fuzz INPUTS=1000)
-	$(call smoke_run,fuzz-state INPUTS=100)
 	$(call smoke_run,fuzz-broker INPUTS=5000)
 	$(call smoke_run,fuzz-counters INPUTS=1000)
 	$(call smoke_run,fuzz-web INPUTS=1000)
 	$(call smoke_run,fuzz-all INPUTS=100)
 	$(call smoke_run,fuzz-recordings INPUTS=100 DAMAGED=5)
-	$(call smoke_run,bench-fleet)
 	$(call smoke_run,docs)
+	$(if $(QUICK),,$(call smoke_run,bench))
+	$(if $(QUICK),,$(call smoke_run,bench-steady))
+	$(if $(QUICK),,$(call smoke_run,bench-predictions))
+	$(if $(QUICK),,$(call smoke_run,bench-blame))
+	$(if $(QUICK),,$(call smoke_run,fuzz-state INPUTS=100))
+	$(if $(QUICK),,$(call smoke_run,bench-fleet))
 
 bench-trim: build
 	$(PY) -m tests.bench.trim_bench

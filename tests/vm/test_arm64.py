@@ -22,6 +22,7 @@ _JUNIT = "/run/results.xml"
 TIMEOUT_S = 900.0
 
 
+@pytest.mark.manual
 @pytest.mark.notes_rows
 def test_arm64_guest_passes_the_smoke_test(report: Callable[[str], None]) -> None:
     foreign = arm64.read_config()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.vm import devices
 from tests.vm.boot.machine import Machine
 from tests.vm.config import Kernel
@@ -30,6 +32,7 @@ def _find_disk(machine: Machine, serial: str) -> str:
     return done.stdout.decode().strip()
 
 
+@pytest.mark.manual
 def test_disk_image_shrinks_only_when_discards_take_effect(bootable: Kernel) -> None:
     chosen = devices.choose_devices([name for name, *_ in CASES], devices.read_devices())
     with Machine(bootable, chosen) as machine:

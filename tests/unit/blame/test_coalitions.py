@@ -87,7 +87,7 @@ def run_separately(rates: tuple[int, ...], collector: AssumedCollector, mask: in
 
 
 @pytest.mark.parametrize("collector", [GREEDY, FIFO], ids=lambda one: one.name)
-@pytest.mark.parametrize("rates", [(1, 1, 1), (1, 1, 1, 1)], ids=str)
+@pytest.mark.parametrize("rates", [(1, 1, 1), pytest.param((1, 1, 1, 1), marks=pytest.mark.manual)], ids=str)
 def test_replays_give_the_shares_of_separate_runs(
     rates: tuple[int, ...], collector: AssumedCollector
 ) -> None:

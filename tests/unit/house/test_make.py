@@ -1,4 +1,4 @@
-"""Every make target named in a document exists and runs in CI, at least with tiny sizes."""
+"""Every make target named in a document exists, and runs in CI or in `make smoke`."""
 
 from __future__ import annotations
 

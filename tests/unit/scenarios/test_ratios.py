@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.tools.cli import main
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.manual) for seed in (2, 3)))
 
 
 def _run_scenario(folder: Path, seed: int, name: str, profile: str, *words: str) -> dict[str, Any]:

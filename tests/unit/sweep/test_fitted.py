@@ -49,7 +49,7 @@ def make_result(outcomes: list[LevelOutcome]) -> SweepResult:
     return SweepResult("a drive", "window", "random-4k", tuple(outcomes))
 
 
-@pytest.mark.parametrize("policy", [Policy.FIFO, Policy.D_CHOICES])
+@pytest.mark.parametrize("policy", [Policy.FIFO, pytest.param(Policy.D_CHOICES, marks=pytest.mark.manual)])
 def test_fitted_drive_reproduces_the_measured_levels(policy: Policy) -> None:
     measured = run_sweep(make_profile(policy))
     profile = fit_profile(make_result(measured), "20260101-000000-abcd")

@@ -31,7 +31,7 @@ from tests.vm.guest.support.shell import run_command, write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 from tests.vm.guest.support.trims import run_check
 
-TIERS = ("full",)
+TIERS = ()
 SECTOR = 512
 MIB = 1 << 20
 

@@ -34,6 +34,7 @@ from tests.vm.guest.support.trims import run_check
 from tests.vm.requirements import need_module
 
 DEVICES = ("virtio-blk-nodiscard",)
+TIERS = ()
 
 
 SIZE = 256 * MIB

@@ -16,6 +16,7 @@ from tests.vm.requirements import need_tool
 
 DRIVERS = {"nvme": "opw-nvme-one-queue", "virtio-blk": "opw-virtio-one-q"}
 DEVICES = ("nvme-one-queue", "virtio-blk-one-queue")
+TIERS = ()
 TIMEOUT_S = 2400
 IN_CI = ("oplatency", "discards")
 

@@ -24,6 +24,7 @@ from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.workload import Fio, run_fio
 from tests.vm.requirements import need_module, need_tool
 
+TIERS = ()
 TIMEOUT_S = 1800
 
 # Maximum share of requests for which the machine takes the CPU away between the two programs of an event.

@@ -23,7 +23,7 @@ from tests.vm.guest.support.watcher import Document, start_watch
 from tests.vm.guest.support.workload import Fio, parse_counts, run_fio
 
 DEVICES = ("nvme-multipath",)
-TIERS = ("full",)
+TIERS = ()
 TIMEOUT_S = 1800
 CPUS = 2
 MEMORY = NullBlk(size=96, memory_backed=1)

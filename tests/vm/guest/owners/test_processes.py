@@ -17,6 +17,7 @@ from tests.vm.guest.support.sysfs import wait_for
 from tests.vm.guest.support.watcher import start_watch
 from tests.vm.guest.support.workload import hasten_write_back
 
+TIERS = ()
 CPUS = 2
 TIMEOUT_S = 1800
 

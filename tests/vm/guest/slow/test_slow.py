@@ -16,6 +16,7 @@ from tests.vm.guest.support.sysfs import SYS_BLOCK
 from tests.vm.guest.support.watcher import start_watch
 from tests.vm.guest.support.workload import Fio, hasten_write_back
 
+TIERS = ()
 TIMEOUT_S = 1800
 CPUS = 2
 

@@ -24,7 +24,7 @@ from tests.vm.guest.support.scsidebug import Opts, load_scsi_debug
 from tests.vm.guest.support.shell import write_attribute
 from tests.vm.guest.support.workload import Fio, run_fio
 
-TIERS = ("full",)
+TIERS = ()
 CPUS = 2
 TIMEOUT_S = 1800
 READS = Fio("randread", 211, iodepth=1)

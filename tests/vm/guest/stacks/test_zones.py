@@ -22,7 +22,7 @@ from tests.vm.guest.support.zones import ZONE_BYTES, manage_zones
 from tests.vm.requirements import need_module
 
 DEVICES = ()
-TIERS = ("full",)
+TIERS = ()
 CPUS = 2
 TIMEOUT_S = 900
 

@@ -15,6 +15,7 @@ from tests.vm.guest.support.shell import ensure_mounted, run_command, write_attr
 from tests.vm.requirements import need_module, need_tool
 
 DEVICES = ("ahci", "virtio-scsi")
+TIERS = ()
 CONFIG = Path("/sys/kernel/config")
 _DISK, _PORT = "core/rd_mcp_0/reserved", "loopback/naa.6001405000000001"
 _KEY = 0x123ABC

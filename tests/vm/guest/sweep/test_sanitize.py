@@ -24,7 +24,7 @@ from tests.vm.requirements import need_tool
 
 DEVICES = ()
 # Sweeps on a target in Python.
-TIERS = ("full",)
+TIERS = ()
 TIMEOUT_S = 1800
 WHOLE, USED = 32 << 20, 4 << 20
 _LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")

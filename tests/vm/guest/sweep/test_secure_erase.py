@@ -24,7 +24,7 @@ from tests.vm.guest.support.copies import run_opwatch, start_opwatch
 from tests.vm.requirements import need_tool
 
 DEVICES = ()
-TIERS = ("full",)
+TIERS = ()
 TIMEOUT_S = 3600
 SERIAL = "opw-hpa"
 UNDO = ["password opwatch of the user, for an erase"]

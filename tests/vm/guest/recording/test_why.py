@@ -83,6 +83,7 @@ def test_limit_of_a_group_is_the_cause_of_its_waits(tmp_path: Path) -> None:
     assert f"{group.name} has io.max riops={LIMITED}" in cause["found"][0]["evidence"]
 
 
+@pytest.mark.manual
 def test_iocost_is_the_cause_of_waits_before_allocation(tmp_path: Path) -> None:
     with create_groups(["costly"]) as [group], create_null_blk(DISK) as disk:
         number = read_number(disk)
@@ -98,6 +99,7 @@ def test_iocost_is_the_cause_of_waits_before_allocation(tmp_path: Path) -> None:
     assert "enable=1" in cause["found"][0]["evidence"]
 
 
+@pytest.mark.manual
 def test_waits_that_were_not_measured_are_before_the_block_layer(tmp_path: Path) -> None:
     """Without --queue, the waits in io.max are known from the time that tasks wait for I/O only."""
     with create_groups(["unseen"]) as [group], create_null_blk(DISK) as disk:

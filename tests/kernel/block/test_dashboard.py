@@ -44,7 +44,14 @@ def test_dashboard_keeps_a_recording_and_prints_a_summary(
     assert set(Path("/run").glob("opwatch-shown-*")) <= before
 
 
-ENDINGS = (("term", "close"), ("close", "term"), ("close",), ("stall", "term"), ("stall", "close", "term"))
+ENDINGS = (
+    *(
+        pytest.param(ending, marks=pytest.mark.manual)
+        for ending in (("term", "close"), ("close", "term"), ("stall", "term"))
+    ),
+    ("close",),
+    ("stall", "close", "term"),
+)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -92,7 +92,8 @@ def test_added_time_is_that_of_fios_log(groups: tuple[Path, Path], tmp_path: Pat
     names = [f"/{group.name}" for group in groups]
     [effect] = [one for one in disk["effects"] if [one["of"], one["by"]] == names]
     outside, inside = read_truth(tmp_path, spans)
-    assert effect["bursts"] == BURSTS
+    # A busy host can stop a burst for a whole interval, which makes it two.
+    assert BURSTS <= effect["bursts"] <= 2 * BURSTS
     assert effect["error_ns"] > 0
     # fio also measures the time that the process waits for a CPU.
     assert abs(effect["added_ns"] - (inside - outside)) <= max(effect["error_ns"], 0.3 * (inside - outside))

@@ -28,7 +28,7 @@ help:
 	@echo "make test-all    run also the cases that make test leaves out, and all guests (hours)"
 	@echo "make build       build the extension, and a .venv with opwatch"
 	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
-	@echo "make wheel       build a wheel that needs no compiler or library, in build/dist"
+	@echo "make wheel       build a wheel that needs no compiler or library, in build/dist [DEB_ARCH=arm64]"
 	@echo "make release     build all files of a release in build/release; make reproducible builds twice and compares"
 	@echo "make lock        update the locked versions in requirements/; make audit looks up known vulnerabilities"
 	@echo "make deb         build Debian packages of this checkout, in build/deb [DEB_ARCH=arm64]"
@@ -156,14 +156,25 @@ audit: build
 	$(PY) -m pip_audit --disable-pip --require-hashes $(patsubst %,-r %,$(wildcard requirements/*.txt))
 
 # A wheel in build/dist for every Python from 3.11 on. auditwheel puts libbpf, libelf and libfuse into it, and
-# names the oldest glibc that has the symbols they need. The BPF objects are compiled here.
+# names the oldest glibc that has the symbols they need. The BPF objects are compiled here. DEB_ARCH=arm64 builds for
+# another architecture, with Debian's cross compiler and the libraries of that architecture.
+ifneq ($(DEB_ARCH),)
+TRIPLET := $(shell dpkg-architecture -a$(DEB_ARCH) -qDEB_HOST_MULTIARCH 2>/dev/null)
+WHEEL_CROSS := CC=$(TRIPLET)-gcc PKG_CONFIG=$(TRIPLET)-pkg-config \
+	_PYTHON_HOST_PLATFORM=linux-$(firstword $(subst -, ,$(TRIPLET))) \
+	_PYTHON_SYSCONFIGDATA_NAME=_sysconfigdata__$(TRIPLET)
+WHEEL_LIBRARIES := --ldpaths /lib/$(TRIPLET):/usr/lib/$(TRIPLET)
+endif
+
 .PHONY: wheel
 wheel: build
 	@$(call pip_install,$(PY),release)
 	@rm -rf build/portable build/lib.* build/dist/*.whl
-	@umask 022; OPWATCH_BPF=require OPWATCH_PORTABLE=1 $(PY) -m pip wheel -q --disable-pip-version-check \
-		--no-build-isolation --no-deps -w build/portable .
-	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) -m auditwheel repair --strip -w build/dist build/portable/*.whl > build/portable/repair.txt 2>&1 \
+	@umask 022; $(WHEEL_CROSS) OPWATCH_BPF=require OPWATCH_PORTABLE=1 $(PY) -m pip wheel -q \
+		--disable-pip-version-check --no-build-isolation --no-deps -w build/portable .
+	@# strip of that architecture.
+	@PATH="$(TRIPLET:%=/usr/%/bin:)$(CURDIR)/.venv/bin:$$PATH" $(PY) -m auditwheel repair --strip \
+		$(WHEEL_LIBRARIES) -w build/dist build/portable/*.whl > build/portable/repair.txt 2>&1 \
 		|| { cat build/portable/repair.txt; exit 1; }
 	@$(PY) -m auditwheel show build/dist/*.whl
 
@@ -226,7 +237,8 @@ deb: packages
 		build/deb/*.changes
 
 # Builds the packages in roots of Debian 12 and 13, and installs, upgrades, removes and purges them, as root. The first
-# run fetches the roots, a gigabyte. SUITES=trixie takes one of them; SUITES=arm64 only cross-builds.
+# run fetches the roots, a gigabyte. SUITES=trixie takes one of them; SUITES=arm64 only cross-builds
+# packages and a wheel, which make test-arm64 runs.
 .PHONY: test-packages
 test-packages: build
 	$(call install_packages,mmdebstrap)

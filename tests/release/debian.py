@@ -2,8 +2,8 @@
 
     python -m tests.release.debian [SUITE...] [arm64]
 
-arm64 only cross-builds the packages, in a root of Debian 12. Runs as root. The roots are kept in build/roots,
-and the packages of a suite in build/roots/SUITE-debs.
+arm64 only cross-builds the packages and the wheel, in a root of Debian 12; make test-arm64 runs them. Needs
+root. The roots are kept in build/roots, and the packages of a suite in build/roots/SUITE-debs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BUILD_TOOLS = ["build-essential", "debhelper", "fakeroot", "git", "lintian", "m
 _LIVE_WATCH = ROOT / "tools/deploy/debian/tests/live-watch"
 _ADD_ARCHITECTURE = """
 dpkg --add-architecture {0}; apt-get update -qq
-apt-get install -qy --no-install-recommends crossbuild-essential-{0}
+apt-get install -qy --no-install-recommends crossbuild-essential-{0} python3-venv
 apt-get build-dep -qy --no-install-recommends -a {0} /src/opwatch/tools/deploy
 """
 _FIRST_LINE = """
@@ -57,14 +57,16 @@ def build(suite: str, architecture: str | None = None) -> list[Path]:
     if architecture:
         root.run(_ADD_ARCHITECTURE.format(architecture))
     # "packages" would install also what only the tests need.
-    root.run(f"cd /src/opwatch && make -s -o packages deb DEB_ARCH={architecture or ''}")
+    targets = f"wheel deb DEB_ARCH={architecture}" if architecture else "deb"
+    root.run(f"cd /src/opwatch && make -s -o packages {targets}")
     target = ROOTS / f"{architecture or suite}-debs"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
-    for made in (root.path / "src/opwatch/build/deb").glob("*.deb"):
+    folder = root.path / "src/opwatch/build"
+    for made in [*folder.glob("deb/*.deb"), *folder.glob("dist/*.whl")]:
         shutil.copy(made, target)
     shutil.rmtree(root.path)
-    return sorted(target.glob("*.deb"))
+    return sorted(target.iterdir())
 
 
 @contextmanager

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 MIRROR = "http://deb.debian.org/debian"
+# This machine's way to the network, which may be a proxy with its own certificate.
+_NETWORK_FILES = ("etc/resolv.conf", "etc/ssl/certs/ca-certificates.crt")
+_NETWORK_VARIABLES = ("PIP_CERT", "http_proxy", "https_proxy")
 # A private mount namespace: its mounts end with the command.
 _ENTER = """
 root=$1; shift
@@ -32,6 +36,7 @@ class Root:
         argv = ["unshare", "--mount", "--propagation", "private", *(["--net"] if offline else [])]
         argv += ["sh", "-ec", _ENTER, "enter", str(self.path)]
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
+        environment |= {name: os.environ[name] for name in _NETWORK_VARIABLES if name in os.environ}
         done = subprocess.run(
             [*argv, "sh", "-euc", script],
             env=environment | {"DEBIAN_FRONTEND": "noninteractive"},
@@ -70,5 +75,8 @@ def unpack(archive: Path, folder: Path) -> Root:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     subprocess.run(["tar", "-x", "--exclude=./dev/*", "-f", str(archive), "-C", str(folder)], check=True)
-    shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
+    for name in _NETWORK_FILES:
+        if Path("/", name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(Path("/", name), folder / name)
     return Root(folder)

@@ -27,7 +27,14 @@ FOREIGN = "arm64"
 PACKAGES = ("opwatch", "opwatch-drive", "opwatch-exporter")
 # Of `make deb` itself, beyond the build dependencies of the packages.
 _BUILD_TOOLS = ["build-essential", "debhelper", "fakeroot", "git", "lintian", "make"]
-_LIVE_WATCH = ROOT / "tools/deploy/debian/tests/live-watch"
+_PACKAGING = ROOT / "tools/deploy/debian"
+# autopkgtest unpacks a source package, which must have one.
+_CHANGELOG = """opwatch (0) unstable; urgency=medium
+
+  * See CHANGELOG.md.
+
+ -- opwatch developers <opwatch@localhost>  Thu, 01 Jan 1970 00:00:00 +0000
+"""
 _ADD_ARCHITECTURE = """
 dpkg --add-architecture {0}; apt-get update -qq
 apt-get install -qy --no-install-recommends crossbuild-essential-{0} python3-venv
@@ -102,11 +109,15 @@ def check_packages(root: Root, suite: str, debs: list[Path]) -> None:
     for package in debs:
         shutil.copy(package, first)
         copy_with_next_version(package, second)
-    shutil.copy(_LIVE_WATCH, root.path / "root/live-watch")
+    shutil.copy(_PACKAGING / "tests/live-watch", root.path / "root/live-watch")
     install = "apt-get install -qy --no-install-recommends"
     root.run(f"apt-get update -qq; {install} util-linux")
     with measure_cpu(f"{suite}: apt-get install, with the dependencies"):
         root.run(f"{install} /root/first/opwatch_*.deb")
+    with measure_cpu(f"{suite}: of that dpkg --unpack of opwatch"):
+        root.run("dpkg --unpack /root/first/opwatch_*.deb")
+    with measure_cpu(f"{suite}: and dpkg --configure, which compiles the bytecode"):
+        root.run("dpkg --configure opwatch")
     depends = root.run("dpkg-query -W -f '${Depends}' opwatch")
     size = root.run("dpkg-query -W -f '${Installed-Size}' opwatch")
     print(f"{suite}: installed opwatch, {size} KiB; depends on {depends}", flush=True)
@@ -122,6 +133,8 @@ def check_packages(root: Root, suite: str, debs: list[Path]) -> None:
     print(f"{suite}: ran doctor and a live watch offline, the broker, the simulated drive's list", flush=True)
     check_upgrade_and_purge(root, before)
     print(f"{suite}: upgraded, interrupted an upgrade, removed, purged", flush=True)
+    run_autopkgtest(root)
+    print(f"{suite}: autopkgtest passed", flush=True)
 
 
 def check_upgrade_and_purge(root: Root, before: set[str]) -> None:
@@ -135,6 +148,15 @@ def check_upgrade_and_purge(root: Root, before: set[str]) -> None:
         name for name in root.list_files() - before if "opwatch" in name and not name.startswith("/root/")
     }
     assert left == set(), left
+
+
+def run_autopkgtest(root: Root) -> None:
+    """Run the test of the source package with the packages of /root/first, on this machine's kernel."""
+    shutil.copytree(_PACKAGING, root.path / "root/source/debian")
+    (root.path / "root/source/debian/changelog").write_text(_CHANGELOG)
+    root.run("apt-get install -qy --no-install-recommends autopkgtest")
+    # A root is no machine of its own, which the test asks for because it loads BPF programs.
+    root.run("autopkgtest --ignore-restrictions=isolation-machine /root/first/*.deb /root/source/ -- null")
 
 
 def main() -> None:

@@ -114,9 +114,9 @@ def check_packages(root: Root, suite: str, debs: list[Path]) -> None:
     root.run(f"apt-get update -qq; {install} util-linux")
     with measure_cpu(f"{suite}: apt-get install, with the dependencies"):
         root.run(f"{install} /root/first/opwatch_*.deb")
-    with measure_cpu(f"{suite}: of that dpkg --unpack of opwatch"):
+    with measure_cpu(f"{suite}: dpkg --unpack of opwatch again"):
         root.run("dpkg --unpack /root/first/opwatch_*.deb")
-    with measure_cpu(f"{suite}: and dpkg --configure, which compiles the bytecode"):
+    with measure_cpu(f"{suite}: dpkg --configure, which compiles the bytecode"):
         root.run("dpkg --configure opwatch")
     depends = root.run("dpkg-query -W -f '${Depends}' opwatch")
     size = root.run("dpkg-query -W -f '${Installed-Size}' opwatch")

@@ -33,7 +33,7 @@ NOT_SMOKED = {
 # A named target starts a line in a code block or an inline code span; in the manual a font change comes
 # first.
 _INLINE = re.compile(r"`make ([a-z][\w-]*)")
-_LINE = re.compile(r"^\s*(?:\$ |# )?(?:sudo )?make ([a-z][\w-]*)", re.MULTILINE)
+_LINE = re.compile(r"^\s*(?:\$ |# )?(?:sudo |begin )?make ([a-z][\w-]*)", re.MULTILINE)
 _MANUAL = re.compile(r"\\fBmake ([a-z][\w-]*)|^\.B make ([a-z][\w-]*)", re.MULTILINE)
 
 

@@ -28,6 +28,7 @@ from opwatch.why.waits import (
     find_path,
     find_scheduler,
     is_device_as_usual,
+    waits_for_free_device,
 )
 from opwatch.why.witnessed import LARGE_BYTES, NAN, OwnerSeries
 
@@ -342,6 +343,8 @@ def find_saturation(slowness: Slowness) -> Candidate | None:
         excluded = "the load was the same"
     elif more <= more_large / LARGE_BYTES:
         excluded = "the additional requests are large"
+    elif waits_for_free_device(slowness):
+        excluded = "requests waited in the queue of a device with free tags"
     return Candidate(
         CauseName.SATURATION,
         flag_bursts(issued),

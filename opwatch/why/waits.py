@@ -15,7 +15,7 @@ from opwatch.samples.sample import GroupSetting, QueueSettings
 from opwatch.trace.unavailable import THROTTLE
 from opwatch.why.candidate import DIRECT_CHANCE, Candidate, CauseName
 from opwatch.why.layers import StackLayer
-from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
+from opwatch.why.slowness import GROWN_RATIO, MAIN_SHARE, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
 from opwatch.why.waiting_owners import list_waiting_owners
 from opwatch.why.witnessed import WitnessedDisk
@@ -28,6 +28,10 @@ _SATURATED = 0.9
 _BUSIER = 0.05
 _PINNED = 0.9
 _LITTLE = 0.1
+# A device with a smaller share of its tags in use takes more requests.
+_FULL = 0.5
+# Schedulers have this many requests at most, unless queue/nr_requests was changed.
+_DEFAULT_REQUESTS = 256
 # If the fastest requests are slower by this ratio, the CPUs are not the reason, however busy.
 _ALL_LATE = 2.5
 
@@ -259,27 +263,51 @@ def is_device_as_usual(slowness: Slowness) -> bool:
     return slowness.device_excess <= _LITTLE * math.fsum(slowness.total_excess.values())
 
 
+def waits_for_free_device(slowness: Slowness) -> bool:
+    """Return whether most of the excess is in the queue although less than half of the device's tags were in
+    use, so that it is not the device that requests wait for."""
+    total = slowness.total_excess
+    if total.get(StackLayer.QUEUE, 0.0) < MAIN_SHARE * math.fsum(total.values()):
+        return False
+    tags = [_find_tags(one) for one in _list_slow_settings(slowness)]
+    known = [count for count in tags if count is not None]
+    depth = [count * seconds for count, seconds in zip(slowness.disk.depth, slowness.seconds, strict=True)]
+    in_flight, _ = slowness.compare_means(depth)
+    return bool(tags) and len(known) == len(tags) and in_flight < _FULL * min(known)
+
+
+def _find_tags(settings: QueueSettings) -> float | None:
+    """Return the tags of a device, or None if they are unknown. A scheduler has twice as many requests, as
+    long as their number was not raised."""
+    count = settings.nr_requests or 0
+    if not settings.scheduler or settings.scheduler == "none":
+        return count or None
+    return count / 2 if 0 < count <= _DEFAULT_REQUESTS else None
+
+
 def find_scheduler(slowness: Slowness) -> Candidate | None:
     names = [one.scheduler or "none" for one in slowness.disk.list_settings() or []]
     slow_names = {name for name, is_slow in zip(names, slowness.slow, strict=False) if is_slow}
     flags: Sequence[bool] = slowness.slow
+    is_as_usual = is_device_as_usual(slowness)
     excluded = None
-    if not is_device_as_usual(slowness):
-        excluded = "the device was slower too"
-    elif not names:
+    if not names:
         excluded = _UNKNOWN_SETTINGS
     elif slow_names == {"none"}:
         excluded = "the disk has no scheduler"
     elif len(set(names)) > 1:
+        # The scheduler was changed, so its effect can be tested. It issues requests in bursts, in which the
+        # device is slower.
         usual = Counter(name for name, is_slow in zip(names, slowness.slow, strict=True) if not is_slow)
         flags = [name not in ("none", usual.most_common(1)[0][0]) for name in names]
     else:
-        excluded = explain_doubt(slowness)
+        excluded = explain_doubt(slowness) if is_as_usual else "the device was slower too"
     shown = ", ".join(sorted(slow_names)) or "unknown"
+    device = "the device was as fast as otherwise" if is_as_usual else "less in the device"
     return Candidate(
         CauseName.SCHEDULER,
         flags,
-        f"requests waited in the queue ({shown}), the device was as fast as otherwise",
+        f"requests waited in the queue ({shown}), {device}",
         "compare with queue/scheduler set to none",
         is_direct=flags is slowness.slow,
         chance=DIRECT_CHANCE,

@@ -373,3 +373,34 @@ def test_another_scheduler_during_the_slow_seconds_is_named() -> None:
     disk = make_waiting("queue_ns", SETTINGS)
     change_settings(disk, 5, replace(SETTINGS, scheduler="bfq"))
     assert collect_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}
+
+
+def make_queued_load(depth: float) -> WitnessedDisk:
+    """Return a disk with more reads in bursts, which wait in the queue, and for a slower device."""
+
+    def change(second: Second) -> None:
+        second.reads, second.depth = 1.5 * second.reads, depth
+        second.queue_ns, second.read_ns = 20 * MS, 5 * MS
+
+    disk = make_disk(make_seconds(SECONDS, 5, draw_bursts(SECONDS, 5), change))
+    disk.settings = [(0, SETTINGS)]
+    return disk
+
+
+def test_another_scheduler_is_named_although_the_device_was_slower_too() -> None:
+    disk = make_queued_load(depth=1.5)
+    change_settings(disk, 5, replace(SETTINGS, scheduler="bfq"))
+    assert collect_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}
+
+
+def test_another_scheduler_at_other_times_is_not_named() -> None:
+    disk = make_queued_load(depth=1.5)
+    change_settings(disk, 77, replace(SETTINGS, scheduler="bfq"))
+    assert not collect_names(decide_causes(make_slowness(disk, "read")))
+
+
+@pytest.mark.parametrize(("depth", "names"), [(1.5, set()), (30.0, {CauseName.SATURATION})])
+def test_load_that_waits_in_the_queue_is_saturation_only_if_the_device_is_full(
+    depth: float, names: set[CauseName]
+) -> None:
+    assert collect_names(decide_causes(make_slowness(make_queued_load(depth), "read"))) == names

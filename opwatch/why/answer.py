@@ -48,6 +48,8 @@ def answer_why(run: WitnessedRun, catalogue: Callable[[], Catalogue]) -> Answer:
     slow: list[SlowOperation] = []
     examined, missing = [], []
     for disk in run.disks.values():
+        if disk.label in run.not_read:
+            continue
         reason = explain_too_short(disk)
         if reason:
             missing.append(reason)
@@ -60,10 +62,19 @@ def answer_why(run: WitnessedRun, catalogue: Callable[[], Catalogue]) -> Answer:
     notes += [note for disk in run.disks.values() if (note := explain_unmeasured_limit(disk))]
     fast = [disk for disk in run.disks.values() if disk.label in examined and not _is_slow(disk, slow)]
     notes += [f"{disk.label}: {note}" for disk in fast if (note := explain_unknown_queue(disk))]
+    missing += _name_not_read(run)
     before = find_waits_before(run)
     if not slow and (reason := explain_no_pressure(run)):
         notes.append(reason)
     return Answer(tuple(slow), before, tuple(examined), tuple(missing), tuple(notes))
+
+
+def _name_not_read(run: WitnessedRun) -> list[str]:
+    """Return a line for each reason for which disks were not read."""
+    labels: dict[str, list[str]] = {}
+    for label, reason in run.not_read.items():
+        labels.setdefault(reason, []).append(label)
+    return [f"not examined: {', '.join(names)}: {reason}" for reason, names in labels.items()]
 
 
 def _is_slow(disk: WitnessedDisk, slow: Sequence[SlowOperation]) -> bool:

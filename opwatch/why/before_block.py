@@ -107,6 +107,8 @@ def _describe_others(run: WitnessedRun, spans: list[_Span]) -> list[WaitBefore]:
     places = "the page cache, a lock or journal of a file system, a network file system, or io_uring"
     if not any(_has_waits(disk) for disk in run.disks.values()):
         places += ", or io.max and wbt, whose waits were not measured (record with --queue)"
+    elif run.is_partial:
+        places += ", or io.max and wbt of a disk that was not read at that time"
     reclaim = f"; for memory they waited {memory:.3g} s" if memory >= _MIN_SHARE * before else ""
     return [
         WaitBefore(

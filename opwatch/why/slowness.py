@@ -188,6 +188,8 @@ def find_slowness(
 
 def explain_too_short(disk: WitnessedDisk) -> str | None:
     """Return why episodes cannot be found on a disk, or None if they can."""
+    if not len(disk):
+        return f"{disk.label}: no intervals"
     if not disk.ops:
         return f"{disk.label}: no requests"
     measured = [op for op in EXAMINED_OPS if op in disk.ops]

@@ -26,7 +26,7 @@ from opwatch.samples.entries import (
     SlowRequestsSeen,
 )
 from opwatch.samples.entry_parts import get_samples
-from opwatch.samples.sample import DiskSample, QueueSettings
+from opwatch.samples.sample import DiskSample, QueueSettings, WatchedDisk
 from opwatch.trace.abi import OPS, OpSample
 from opwatch.trace.hist import Histogram
 
@@ -232,6 +232,7 @@ class WitnessedDisk:
 
     label: str
     device: str
+    origin: str = ""
     drive: str | None = None
     lacks: tuple[str, ...] = ()
     begins_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -335,12 +336,16 @@ class WitnessedRun:
     `polls_ns` are the begin and end of every poll of a drive; `looks` keeps the polls themselves, at most one
     per `look_every_ns`. `clock_jumps` counts intervals without duration, which are left out. Intervals longer
     than `longest_ns` are left out if it is given: they are gaps between the parts of a run that were read,
-    which `parts` describes. `pressure` is empty if the kernel has none, or in recordings of older versions.
+    which `parts` describes. `not_read` has the reason for each disk of which hardly anything was read, and
+    `is_partial` says that some times of some disks are missing. `pressure` is empty if the kernel has none,
+    or in recordings of older versions.
     """
 
     look_every_ns: int = 0
     longest_ns: int | None = None
     parts: str | None = None
+    not_read: dict[str, str] = field(default_factory=dict)
+    is_partial: bool = False
     disks: dict[str, WitnessedDisk] = field(default_factory=dict)
     looks: dict[str, list[FirmwareSample]] = field(default_factory=dict)
     polls_ns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -415,11 +420,16 @@ def _find_owners(entry: RunEntry, place: int) -> OwnerSample | None:
     return getattr(entry, "owners", None)
 
 
+def format_label(disk: WatchedDisk) -> str:
+    """Return the label of a disk, which has the array that it is a member of."""
+    return disk.device if disk.device == disk.origin else f"{disk.device} (of {disk.origin})"
+
+
 def _find_disk(run: WitnessedRun, sample: DiskSample, drive: str | None) -> WitnessedDisk:
     """Return the series of a disk, which continue if the disk came back."""
     facts = sample.disk
-    label = facts.device if facts.device == facts.origin else f"{facts.device} (of {facts.origin})"
-    disk = run.disks.setdefault(label, WitnessedDisk(label, facts.device))
+    label = format_label(facts)
+    disk = run.disks.setdefault(label, WitnessedDisk(label, facts.device, facts.origin))
     disk.drive, disk.lacks = disk.drive or drive, facts.lacks
     if facts.settings:
         disk.settings.append((sample.reading.sample.end_ns, facts.settings))

@@ -1,4 +1,4 @@
-"""`opwatch why FILE | --dev D... [--for T]`: what made requests slow, with evidence, or unknown.
+"""`opwatch why FILE [--dev D...] | --dev D... [--for T]`: what made requests slow, with evidence, or unknown.
 
 With --neighbours: what owners of requests cost each other."""
 
@@ -20,7 +20,7 @@ from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.sinks.why import build_why_document, format_answer
 from opwatch.times import format_duration
 from opwatch.tools.arguments import add_catalogue_argument, parse_file_name, time_between
-from opwatch.tools.runs.explaining import examine_recording
+from opwatch.tools.runs.explaining import examine_recording, select_disks
 from opwatch.tools.runs.live_watch import add_device_argument, add_tracing_arguments, attach_watch
 from opwatch.tools.runs.replay import Replay, add_bounds_arguments, list_notes, open_run
 from opwatch.why.answer import Answer, answer_why
@@ -36,7 +36,7 @@ Clock = Callable[[int], datetime | None]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch why FILE [--neighbours] [--from T] [--to T] [--json]\n"
+        "opwatch why FILE [--dev D...] [--neighbours] [--from T] [--to T] [--json]\n"
         "       opwatch why --dev D... [--neighbours] [--for T] [--json]"
     )
     parser.add_argument("file", nargs="?", type=parse_file_name, metavar="FILE", help="the recording")
@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    if bool(args.file) == bool(args.dev):
+    if not args.file and not args.dev:
         raise UsageError("name a recording, or the disks to watch: opwatch why FILE, or opwatch why --dev D")
     if args.file and args.seconds:
         raise UsageError("--for is for a watch with --dev; --from and --to select a part of a recording")
-    if args.dev and (args.begin or args.end):
+    if not args.file and (args.begin or args.end):
         raise UsageError("--from and --to are for a recording; --for limits a watch")
 
 
@@ -76,8 +76,10 @@ def _read_recording(args: argparse.Namespace, stack: ExitStack) -> tuple[Witness
     for note in [] if args.quiet else list_notes(run):
         print_message(note)
     if args.neighbours:
-        return gather_witnesses(Replay(run, args).iter_entries()), run.to_wall_time
-    return examine_recording(run, args), run.to_wall_time
+        witnessed = gather_witnesses(Replay(run, args).iter_entries())
+        select_disks(witnessed, args.dev or (), run.name)
+        return witnessed, run.to_wall_time
+    return examine_recording(run, args, args.dev or ()), run.to_wall_time
 
 
 def _watch_disks(args: argparse.Namespace, stack: ExitStack) -> tuple[WitnessedRun, Clock, int]:

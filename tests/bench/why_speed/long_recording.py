@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +54,8 @@ def _draw_second(chance: random.Random, *, is_slow: bool) -> Second:
     return second | ({"flush": draw(600_000, 300, 4)} if is_slow else {})
 
 
-def _generate_entries(seconds: int, disks: int, slow: set[int], seed: int) -> Iterator[RunEntry]:
+def _generate_entries(seconds: int, disks: int, slow: Sequence[set[int]], seed: int) -> Iterator[RunEntry]:
+    """Yield a run whose recorded disks are slow in these seconds; of the others it has the first minute."""
     chance = random.Random(seed)
     distinct = [QueuedDisk(f"nvme{number}n1") for number in range(DISTINCT)]
 
@@ -68,19 +69,24 @@ def _generate_entries(seconds: int, disks: int, slow: set[int], seed: int) -> It
     for place in range(disks):
         yield DiskAdded(place, rename(take_sample(place, 0), place))
     for second in range(1, seconds + 1):
-        for disk in distinct:
-            disk.add_second(_draw_second(chance, is_slow=second in slow))
+        for disk, slow_seconds in zip(distinct, slow, strict=True):
+            disk.add_second(_draw_second(chance, is_slow=second in slow_seconds))
         yield IntervalEnded({place: take_sample(place, second) for place in range(DISTINCT)})
     yield RunEnded({place: rename(take_sample(place, seconds), place) for place in range(disks)})
 
 
-def write_long_recording(path: Path, seconds: int, disks: int, bursts: list[int], seed: int) -> None:
-    """Record disks whose reads are slow during bursts of flushes."""
+def write_long_recording(
+    path: Path, seconds: int, slow_disks: int, disks: int, bursts: list[int], seed: int
+) -> None:
+    """Record disks; the reads of all of them, or of some but the second, are slow in bursts of flushes."""
     slow = {burst + at for burst in bursts for at in range(BURST_S)}
+    are_equal = slow_disks == disks
     database = NewDatabase(path)
     writer = RecordingWriter(database, {"tool": "bench", "interval_ns": S})
     writer.begin_transaction()
-    for number, entry in enumerate(_generate_entries(seconds, disks, slow, seed)):
+    for number, entry in enumerate(
+        _generate_entries(seconds, disks, (slow, slow if are_equal else set()), seed)
+    ):
         writer.add_entry(entry)
         if number % 60 == 0:
             writer.commit()
@@ -88,20 +94,23 @@ def write_long_recording(path: Path, seconds: int, disks: int, bursts: list[int]
     writer.commit()
     writer.end_recording("done", 0, 0)
     database.close()
-    _copy_minutes(path, disks)
+    # A disk of few slow ones is a copy of the first, which is slow, a quiet one of the second.
+    _copy_minutes(
+        path, {place: place % DISTINCT if are_equal else int(place > slow_disks) for place in range(disks)}
+    )
 
 
-def _copy_minutes(path: Path, disks: int) -> None:
+def _copy_minutes(path: Path, sources: Mapping[int, int]) -> None:
     """Give every disk but the recorded ones the minutes of a recorded one, except for the first minute."""
     connection = sqlite3.connect(path)
     facts = dict(connection.execute("SELECT place, fact FROM frames WHERE block = 1"))
     connection.execute("DELETE FROM frames WHERE block > 1 AND place >= ?", (DISTINCT,))
-    for place in range(DISTINCT, disks):
+    for place in range(DISTINCT, len(sources)):
         rows = connection.execute(
-            "SELECT block, samples, body FROM frames WHERE block > 1 AND place = ?", (place % DISTINCT,)
+            "SELECT block, samples, body FROM frames WHERE block > 1 AND place = ?", (sources[place],)
         ).fetchall()
         copies = [(block, place, facts[place], samples, body) for block, samples, body in rows]
-        counts = connection.execute("SELECT * FROM counts WHERE place = ?", (place % DISTINCT,)).fetchall()
+        counts = connection.execute("SELECT * FROM counts WHERE place = ?", (sources[place],)).fetchall()
         connection.execute("DELETE FROM counts WHERE place = ?", (place,))
         connection.executemany(
             f"INSERT INTO counts VALUES ({', '.join('?' * len(counts[0]))})",
@@ -111,8 +120,10 @@ def _copy_minutes(path: Path, disks: int) -> None:
             build_insert("frames"), [(*row, compute_row_check("frames", row)) for row in copies]
         )
     for *row, _ in connection.execute("SELECT * FROM blocks WHERE block > 1").fetchall():
-        changed = (*row[:-1], disks)
+        changed = (*row[:-1], len(sources))
         check = compute_row_check("blocks", changed)
-        connection.execute("UPDATE blocks SET frames = ?, crc = ? WHERE block = ?", (disks, check, row[0]))
+        connection.execute(
+            "UPDATE blocks SET frames = ?, crc = ? WHERE block = ?", (len(sources), check, row[0])
+        )
     connection.commit()
     connection.close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,10 +61,50 @@ def test_minutes_that_stand_out_are_chosen_with_neighbours_and_usual_ones() -> N
     choice = choose_minutes(starts, make_disks(2), 24)
     first, second = (list_chosen(choice.places, place) for place in (0, 1))
     assert {16, 17, 18, 29, 30, 31} <= first
-    assert len(first) >= 12
-    assert not second & {17, 30} or len(second) < MINUTES / 2
-    assert (choice.standing_out, choice.minutes) == (2, MINUTES)
-    assert len(first) + len(second) <= 24 + 4
+    assert (len(first), second) == (24, set())
+    assert (choice.standing_out, choice.minutes, choice.quiet) == (2, MINUTES, (1,))
+
+
+def test_equal_disks_get_slow_and_usual_minutes_each() -> None:
+    bursts = dict.fromkeys(range(4, MINUTES, 6), 160_000)
+    choice = choose_minutes(make_starts(*[make_means(bursts)] * 6), make_disks(6), 60)
+    for place in range(6):
+        chosen = list_chosen(choice.places, place)
+        assert (len(chosen & set(bursts)), len(chosen)) == (5, 10)
+    assert choice.left_out == choice.quiet == ()
+
+
+def test_disks_with_most_excess_time_are_read_when_minutes_are_few() -> None:
+    disks = [make_means({10: 100_000 + slower, 20: 100_000 + slower}) for slower in (30_000, 60_000, 10_000)]
+    choice = choose_minutes(make_starts(*disks), make_disks(3), 25)
+    assert [len(list_chosen(choice.places, place)) for place in range(3)] == [11, 13, 0]
+    assert (choice.left_out, choice.quiet) == ((2,), ())
+    assert choice.left_out_share == pytest.approx(0.1, abs=0.01)
+
+
+def test_excess_time_ranks_above_the_ratio_of_means() -> None:
+    starts = make_starts(make_means({10: 150_000}), make_means({10: 400_000}))
+    starts.counts[1, "read"] = count_minutes(make_means({10: 400_000}), per_minute=50)
+    choice = choose_minutes(starts, make_disks(2), 12)
+    assert choice.left_out == (1,)
+
+
+def test_disks_get_more_minutes_when_a_minute_has_few_samples() -> None:
+    """With intervals of 2 s, 500 minutes are read, and ten have 300 samples only."""
+    disks = [make_means({10: 400_000, 20: 400_000})] * 30
+    choice = choose_minutes(make_starts(*disks), make_disks(30), 500)
+    counts = [len(list_chosen(choice.places, place)) for place in range(30)]
+    assert (counts, len(choice.left_out)) == ([20] * 25 + [0] * 5, 5)
+
+
+def test_usual_minutes_are_read_when_none_stands_out() -> None:
+    choice = choose_minutes(make_starts(make_means({}), make_means({})), make_disks(2), 40)
+    assert [len(list_chosen(choice.places, place)) for place in range(2)] == [20, 20]
+
+
+def test_all_minutes_are_chosen_when_there_are_few() -> None:
+    choice = choose_minutes(make_starts(make_means({5: 900_000})), make_disks(1), MINUTES)
+    assert list_chosen(choice.places, 0) == set(range(1, MINUTES + 1))
 
 
 def test_number_of_minutes_is_limited_when_all_of_an_hour_stands_out() -> None:
@@ -157,4 +198,61 @@ def test_bursts_of_a_long_recording_are_found(
     (found,) = document["slow"]
     assert (len(found["episodes"]), [cause["names"] for cause in found["causes"]]) == (6, [["flushes"]])
     assert found["seconds"] == pytest.approx(24, abs=1)
-    assert any("minutes were examined" in note for note in document["notes"])
+    assert any("minutes per disk were examined" in note for note in document["notes"])
+
+
+def generate_slow_disks(slow: dict[str, set[int]], seconds: int) -> Iterator[RunEntry]:
+    """Yield a run of disks, each with reads and flushes that are slow in some seconds."""
+    disks = [CountedDisk(name) for name in slow]
+
+    def take_samples(second: int) -> dict[int, DiskSample]:
+        return {place: disk.make_sample(second) for place, disk in enumerate(disks)}
+
+    for place, sample in take_samples(0).items():
+        yield DiskAdded(place, sample)
+    for second in range(1, seconds + 1):
+        for disk in disks:
+            disk.add_second(FLUSHED if second in slow[disk.disk.device] else USUAL)
+        yield IntervalEnded(take_samples(second))
+    yield RunEnded(take_samples(seconds))
+
+
+@pytest.fixture(scope="module")
+def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return half an hour of four disks, two of them with six bursts."""
+    path = tmp_path_factory.mktemp("minutes") / "run.opw"
+    bursts = {300 * burst + 100 + 17 * burst + at for burst in range(6) for at in range(4)}
+    later = {second + 31 for second in bursts}
+    write_recording(
+        path, generate_slow_disks({"sda": set(), "sdb": bursts, "sdc": set(), "sdd": later}, 1800)
+    )
+    return path
+
+
+def ask(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    status = cli.main(["why", str(path), "--json", *options])
+    return status, json.loads(capsys.readouterr().out or "{}")
+
+
+def test_causes_of_the_slow_disks_are_found_and_others_are_named(
+    long_recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explaining, "_MAX_SAMPLES", 1200)
+    status, document = ask(capsys, long_recording)
+    found = {one["device"]: [cause["names"] for cause in one["causes"]] for one in document["slow"]}
+    assert (status, found) == (0, {"sdb": [["flushes"]], "sdd": [["flushes"]]})
+    assert document["examined"] == ["sdb", "sdd"]
+    assert ["sda, sdc" in line and "--dev" in line for line in document["not_examined"]] == [True]
+
+
+@pytest.mark.parametrize("most", [1200, 15_000])
+def test_named_disk_has_all_samples(
+    long_recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(explaining, "_MAX_SAMPLES", most)
+    status, document = ask(capsys, long_recording, "--dev", "/dev/sdd")
+    (slow,) = document["slow"]
+    assert (status, slow["device"], document["examined"]) == (0, "sdd", ["sdd"])
+    assert (len(slow["episodes"]), document["not_examined"]) == (6 if most > 1800 else 5, [])
+    assert ask(capsys, long_recording, "--dev", "sda")[0] == 6
+    assert ask(capsys, long_recording, "--dev", "sdx")[0] == 2

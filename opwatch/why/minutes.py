@@ -182,24 +182,26 @@ def _find_middle(values: Sequence[float]) -> UsualLevel | None:
 def _share_minutes(groups: Sequence[_Group], most: int, enough: int, known: int) -> list[int]:
     """Return the number of minutes for each group, 0 for those that are left out.
 
-    Groups get enough minutes for an answer, in their order; what remains is divided by excess time.
+    Half of all are divided by excess time, but each group gets enough for an answer, in their order. What
+    remains is divided by excess time as well.
     """
+    total_ns = math.fsum(group.total_excess_ns for group in groups)
+    weights = [group.total_excess_ns / total_ns if total_ns else 1 / len(groups) for group in groups]
     shares: list[int] = []
-    for group in groups:
+    spare = most
+    for group, weight in zip(groups, weights, strict=True):
         size = len(group.places)
-        share = enough
-        if share * size > most:
+        share = min(max(int(most * weight / 2) // size, enough), known)
+        if share * size > spare:
             # An array with too many members for that is read in fewer minutes, if it is the first.
-            share = 0 if shares else max(most // size, 1)
+            share = max(most // size, 1) if not shares else enough if enough * size <= spare else 0
         shares.append(share)
-        most -= share * size
-    read = [group for group, share in zip(groups, shares, strict=True) if share]
-    total_ns = math.fsum(group.total_excess_ns for group in read)
-    for at, group in enumerate(groups):
-        if shares[at]:
-            weight = group.total_excess_ns / total_ns if total_ns else 1 / len(read)
-            shares[at] = min(shares[at] + int(max(most, 0) * weight) // len(group.places), known)
-    return shares
+        spare -= share * size
+    read = math.fsum(weight for weight, share in zip(weights, shares, strict=True) if share)
+    return [
+        min(share + int(max(spare, 0) * weight / read) // len(group.places), known) if share else 0
+        for group, weight, share in zip(groups, weights, shares, strict=True)
+    ]
 
 
 def _choose_blocks(group: _Group, blocks: Sequence[int], share: int, enough: int) -> set[int]:

@@ -82,6 +82,17 @@ def test_disks_with_most_excess_time_are_read_when_minutes_are_few() -> None:
     assert choice.left_out_share == pytest.approx(0.1, abs=0.01)
 
 
+def test_half_of_the_minutes_go_to_the_slow_disks_among_many_with_a_varying_rate() -> None:
+    slow = dict.fromkeys(range(4, MINUTES, 6), 400_000)
+    starts = make_starts(*[make_means(slow)] * 2, *[make_means({})] * 8)
+    for place in range(2, 10):
+        rows = starts.counts[place, "read"]
+        rows[20:] = [row._replace(mono_ns=row.mono_ns + 60 * S) for row in rows[20:]]
+    choice = choose_minutes(starts, make_disks(10), 100)
+    counts = [len(list_chosen(choice.places, place)) for place in range(10)]
+    assert (counts, len(choice.left_out)) == ([25, 25, *[10] * 5, 0, 0, 0], 3)
+
+
 def test_excess_time_ranks_above_the_ratio_of_means() -> None:
     starts = make_starts(make_means({10: 150_000}), make_means({10: 400_000}))
     starts.counts[1, "read"] = count_minutes(make_means({10: 400_000}), per_minute=50)

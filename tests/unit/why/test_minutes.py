@@ -21,6 +21,7 @@ from opwatch.tools import cli
 from opwatch.tools.runs import explaining
 from opwatch.why.episodes import Episode, find_episodes
 from opwatch.why.minutes import choose_minutes
+from opwatch.why.witnessed import WitnessedDisk, WitnessedRun
 from tests.unit.compare.counted_disk import CountedDisk, S, generate_entries, write_recording
 from tests.unit.why.test_command import FLUSHED, USUAL
 
@@ -267,3 +268,19 @@ def test_named_disk_has_all_samples(
     assert (len(slow["episodes"]), document["not_examined"]) == (6 if most > 1800 else 5, [])
     assert ask(capsys, long_recording, "--dev", "sda")[0] == 6
     assert ask(capsys, long_recording, "--dev", "sdx")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("devices", "labels"),
+    [
+        (["/dev/sda"], {"sda (of md0)", "sdb (of md0)"}),
+        (["md0"], {"sda (of md0)", "sdb (of md0)"}),
+        (["sdc", "sda"], {"sda (of md0)", "sdb (of md0)", "sdc"}),
+        ([], {"sda (of md0)", "sdb (of md0)", "sdc"}),
+    ],
+)
+def test_named_disk_is_compared_with_the_members_of_its_array(devices: list[str], labels: set[str]) -> None:
+    disks = [("sda (of md0)", "sda", "md0"), ("sdb (of md0)", "sdb", "md0"), ("sdc", "sdc", "sdc")]
+    run = WitnessedRun(disks={disk[0]: WitnessedDisk(*disk) for disk in disks})
+    explaining.select_disks(run, devices, "run.opw")
+    assert (set(run.disks), run.is_partial) == (labels, len(labels) < len(disks))

@@ -60,6 +60,9 @@ _MAX_SMALL, _MAX_EVENT_BYTES = 1 << 20, 16 << 20
 _MAX_OPS, _MAX_COUNTERS = 8, 48
 # Cached contents: their number and bytes.
 _MAX_KEPT, _MAX_KEPT_BYTES = 32, 8 << 20
+_NO_HEADER = (
+    "the file is cut or damaged at its beginning, and no part of it can be read: take a copy, or record again"
+)
 # Limit of the expanded contents in one reading; a drive sample takes some KiB.
 _CONTENTS, _CONTENTS_PER_BYTE = 64 << 20, 16
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
@@ -385,12 +388,12 @@ class RecordedRun:
         where = f"{self.name}: table header, {name}"
         text = self.header.get(name)
         if not isinstance(text, str):
-            raise BadInput(f"{where} is missing")
+            raise BadInput(f"{where} is missing; {_NO_HEADER}")
         return parse_small_document(text, where)
 
     def _parse_header_names(self, name: str, most: int) -> tuple[str, ...]:
         if name not in self.header:
-            raise BadInput(f"{self.name}: table header, {name} is missing")
+            raise BadInput(f"{self.name}: table header, {name} is missing; {_NO_HEADER}")
         return parse_names(str(self.header[name]), f"{self.name}: table header, {name}", most)
 
     def _cached_content(self, number: int) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from opwatch import units
@@ -18,7 +19,7 @@ from opwatch.why.collection import find_collection
 from opwatch.why.full_cache import find_full_cache
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
-from opwatch.why.statistics.bursts import flag_bursts
+from opwatch.why.statistics.bursts import flag_bursts, flag_largest
 from opwatch.why.statistics.matching import MIN_EPISODES
 from opwatch.why.waits import (
     BEFORE_THE_DEVICE,
@@ -41,6 +42,9 @@ _MIN_REQUESTS, _MOSTLY_INSIDE, _MAX_COVERED = 10, 0.5, 0.1
 # Requests of the kernel must grow by this ratio, in this many slow intervals, to be the cause by themselves.
 _GROWN_KERNEL, _MIN_KERNEL = 2.0, 10
 _SLOW_MEMBER_RATIO = 2.0
+# Requests of a drive at its limit take at least this multiple of the usual time; one that is merely busier
+# than usual delays them less.
+_SATURATED_RATIO = 2.5
 # With more writes per flush, the writes themselves may be the cause.
 _WRITES_PER_FLUSH = 4
 _MOSTLY, _SOME = 0.5, 0.2
@@ -68,11 +72,13 @@ def _has_own_load_grown(slowness: Slowness) -> bool:
 def _has_load_grown(slowness: Slowness) -> bool:
     """Return whether more requests or more bytes were read and written than in other intervals with any."""
     issued, sizes = (_sum_ops(slowness, name, "read", "write") for name in ("issued", "bytes"))
-    return any(
-        slowness.find_ratio([value if count else NAN for value, count in zip(values, issued, strict=True)])
-        > GROWN_RATIO
-        for values in (issued, sizes)
-    )
+    return any(_find_busy_ratio(slowness, values) > GROWN_RATIO for values in (issued, sizes))
+
+
+def _find_busy_ratio(slowness: Slowness, values: Sequence[float]) -> float:
+    """Return the rate in slow intervals over that in other intervals in which requests were issued."""
+    issued = _sum_ops(slowness, "issued", "read", "write")
+    return slowness.find_ratio([value if count else NAN for value, count in zip(values, issued, strict=True)])
 
 
 def find_flushes(slowness: Slowness) -> Candidate | None:
@@ -330,29 +336,41 @@ def find_large_requests(slowness: Slowness) -> Candidate | None:
 
 def find_saturation(slowness: Slowness) -> Candidate | None:
     issued = _sum_ops(slowness, "issued", "read", "write")
-    depth = list(slowness.disk.depth)
     slow, usual = slowness.compare_means(issued)
-    own = slowness.find_ratio(slowness.series.issued)
     more = slow - usual
     large_slow, large_usual = slowness.compare_means(_sum_ops(slowness, "large_bytes", "read", "write"))
     more_large = large_slow - large_usual
-    excluded = None
-    if slowness.find_ratio(depth) < SAME_RATIO:
+    flags, excluded = flag_bursts(issued), None
+    is_varied = not any(flags)
+    if is_varied:
+        # The load varies as much by itself, or is near the drive's limit already.
+        flags = flag_largest(list(slowness.series.issued), sum(slowness.slow))
+    # Idle intervals say nothing about the drive under its usual load.
+    if _find_busy_ratio(slowness, slowness.disk.depth) < SAME_RATIO:
         excluded = "no more requests were in flight than otherwise"
-    elif own < SAME_RATIO:
+    elif _find_busy_ratio(slowness, slowness.series.issued) < SAME_RATIO:
         excluded = "the load was the same"
     elif more <= more_large / LARGE_BYTES:
         excluded = "the additional requests are large"
     elif waits_for_free_device(slowness):
         excluded = "requests waited in the queue of a device with free tags"
+    elif is_varied and not _is_mostly_saturated(slowness):
+        excluded = "the load varies as much by itself, and most slow intervals are far from the drive's limit"
     return Candidate(
         CauseName.SATURATION,
-        flag_bursts(issued),
+        flags,
         f"load: {units.format_rate(slow)} requests/s in slow intervals, {units.format_rate(usual)}/s "
         "otherwise, with more in flight",
         "limit the load, or spread it over more drives",
         excluded=excluded,
     )
+
+
+def _is_mostly_saturated(slowness: Slowness) -> bool:
+    """Return whether requests took as long as those of a drive at its limit in most slow intervals."""
+    means = [mean for mean, slow in zip(slowness.times.list_means(), slowness.slow, strict=True) if slow]
+    usual, _ = slowness.mean_ns
+    return median(means) >= _SATURATED_RATIO * usual
 
 
 def find_neighbour(slowness: Slowness) -> Candidate | None:

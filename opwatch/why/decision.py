@@ -17,7 +17,7 @@ from opwatch.why.candidate import CHANCE, Candidate, CauseName
 from opwatch.why.causes import list_rules
 from opwatch.why.collection import NO_EXTRA_NAND
 from opwatch.why.layers import DEVICE_LAYERS, StackLayer
-from opwatch.why.slowness import SAME_RATIO, Slowness
+from opwatch.why.slowness import SAME_RATIO, Slowness, find_peaks
 from opwatch.why.statistics.axis import Axis, find_axis
 from opwatch.why.statistics.matching import Match, match_witnesses
 from opwatch.why.waiting_owners import name_waiting_owners
@@ -33,6 +33,8 @@ MIN_SHARE = 0.1
 _OVERLAP = 0.5
 _TOLERANCE = 1
 _MIN_PERIODIC = 6
+# A period is sought in the episodes and in their peaks.
+_PERIOD_TESTS = 2
 # A regular witness of regular episodes: its least score, and the share of the episodes with it.
 _SAME_PERIOD, _MOSTLY = 0.35, 0.8
 _NO_DRIVE_TIME = (
@@ -233,20 +235,29 @@ def list_onsets(slowness: Slowness) -> tuple[list[float], list[float], float]:
 
 
 def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
-    """Return the drive's own work if the episodes are regular in time or in bytes written, else None."""
-    disk, episodes = slowness.disk, slowness.episodes
+    """Return the drive's own work if the episodes, or else their peaks, are regular in time or in bytes
+    written; else None."""
+    tried = [_test_period(slowness, part) for part in (slowness, find_peaks(slowness))]
+    found = [one for one in tried if one]
+    return next((one for one in found if one.refused is None), found[0] if found else None)
+
+
+def _test_period(slowness: Slowness, part: Slowness) -> JudgedCandidate | None:
+    """Return the drive's own work if the episodes of a part of the slowness are regular, else None."""
+    disk, episodes = part.disk, part.episodes
     writes = disk.ops.get("write")
-    grows = writes is not None and slowness.find_ratio(writes.issued) > SAME_RATIO
+    grows = writes is not None and part.find_ratio(writes.issued) > SAME_RATIO
     if len(episodes) < _MIN_PERIODIC or grows or disk.seams:
         # Episodes with more writes are those of the load, and parts of a run have only some of the episodes.
         return None
-    seconds, onsets, written = list_onsets(slowness)
+    seconds, onsets, written = list_onsets(part)
     answer = find_axis(seconds, onsets)
     is_time = answer.axis is Axis.SECONDS
-    positions, end = (seconds, slowness.disk.seconds) if is_time else (onsets, written)
+    positions, end = (seconds, disk.seconds) if is_time else (onsets, written)
     spacing = find_spacing(positions, 0.0, end, end / len(disk)) if end > 0 else None
     if spacing is None:
         return None
+    p = min(_PERIOD_TESTS * spacing.p, 1.0)
     name = CauseName.HOUSEKEEPING if is_time else CauseName.GARBAGE_COLLECTION
     every = (
         f"every {spacing.period:.3g} s, whatever the write rate"
@@ -256,7 +267,7 @@ def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
     is_unknown = answer.axis is Axis.UNKNOWN
     every += ", at a constant rate" if is_unknown else "" if is_time else ", whatever the rate"
     refused = answer.reason if is_unknown else None
-    if refused is None and spacing.p > CHANCE:
+    if refused is None and p > CHANCE:
         refused = "coincidence cannot be excluded"
     check = (
         "no setting of the host stops this; ask the vendor, or move the work to a quiet time"
@@ -266,7 +277,7 @@ def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
     one = Candidate(name, slowness.slow, f"slow {every}", check)
     score = spacing.hits / max(spacing.events, spacing.cycles, 1)
     return JudgedCandidate(
-        one, score, p=spacing.p, episodes=len(episodes), matched=spacing.hits, alone=0, refused=refused
+        one, score, p=p, episodes=len(episodes), matched=spacing.hits, alone=0, refused=refused
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from opwatch.why.drives import DriveWitness
@@ -36,6 +36,8 @@ MAIN_SHARE = 0.5
 SAME_RATIO = 1.25
 # A load that grows by more than this explains slowness better than the drive.
 GROWN_RATIO = 1.5
+# A peak has at least this share of the height of the intervals with most of the excess.
+_PEAK_SHARE = 0.5
 
 
 @dataclass
@@ -184,6 +186,29 @@ def find_slowness(
         excess=excess,
         drive=drive,
     )
+
+
+def find_peaks(slowness: Slowness) -> Slowness:
+    """Return the slowness with its peaks as the only slow intervals.
+
+    A peak is at least half as high as the intervals that have most of the excess. A busier time raises the
+    intervals between the peaks as well, so that its episode has many of them; a late answer is no peak.
+    """
+    times, heights = slowness.times, slowness.series.p99_ns
+    excess = {
+        at: math.fsum(times.compute_excess([at], slowness.usual).values())
+        for at, slow in enumerate(slowness.slow)
+        if slow and not math.isnan(heights[at])
+    }
+    half = math.fsum(max(one, 0.0) for one in excess.values()) / 2
+    limit = slowness.level.limit
+    for at in sorted(excess, key=lambda at: heights[at]):
+        half -= max(excess[at], 0.0)
+        if half <= 0:
+            limit = max(limit, heights[at] * _PEAK_SHARE)
+            break
+    slow = [at in excess and heights[at] >= limit for at in range(len(slowness.slow))]
+    return replace(slowness, slow=slow, episodes=find_episodes(slow, seams=slowness.disk.seams), excess=[])
 
 
 def explain_too_short(disk: WitnessedDisk) -> str | None:

@@ -16,6 +16,7 @@ SHAPES = {
     "steady": "the same load for the whole run",
     "bursty": "64 requests at a time",
     "halved": "half the load in the second half of the run",
+    "doubled": "half the load in the first half of the run",
     "steps": "another load every 5 to 20 s",
     "pauses": "64 requests at a time, and none for 2 to 5 s every 4 to 12 s",
     "spells": "the steady load, and none for 2 to 5 s every 4 to 12 s",
@@ -68,6 +69,8 @@ def plan_phases(shape: str, random_source: random.Random, seconds: float) -> tup
     end = max(1, round(seconds))
     if shape == "halved":
         return Phase(0, end // 2), Phase(end // 2, end, 0.5)
+    if shape == "doubled":
+        return Phase(0, end // 2, 0.5), Phase(end // 2, end)
     phases, at = list[Phase](), 0
     while shape in ("steps", "pauses", "spells") and at < end:
         is_step = shape == "steps"

@@ -22,7 +22,7 @@ from opwatch.why.answer import explain_unknown_queue
 from opwatch.why.candidate import CauseName
 from opwatch.why.decision import CauseVerdict, decide_causes, list_onsets, select_episodes
 from opwatch.why.layers import StackLayer
-from opwatch.why.slowness import EXAMINED_OPS, Slowness, find_slowness
+from opwatch.why.slowness import EXAMINED_OPS, Slowness, find_peaks, find_slowness
 from opwatch.why.statistics.axis import Axis, find_axis
 from opwatch.why.witnessed import NAN
 from tests.bench.figure import choose_exit_status, choose_size
@@ -188,8 +188,9 @@ def find_run_axis(order: Order) -> Axis:
     slowness = max((one for one, _ in answers), key=lambda one: fsum(one.total_excess.values()))
     # The host's own episodes are not those of the drive.
     inside = [at for at in range(len(slowness.episodes)) if slowness.find_layer(at) is StackLayer.DRIVE]
-    seconds, totals, _ = list_onsets(select_episodes(slowness, inside))
-    return find_axis(seconds, totals).axis
+    part = select_episodes(slowness, inside)
+    axes = [find_axis(*list_onsets(one)[:2]).axis for one in (part, find_peaks(part))]
+    return next((axis for axis in axes if axis is not Axis.UNKNOWN), Axis.UNKNOWN)
 
 
 @dataclass
@@ -292,8 +293,8 @@ def check_axes(seeds: Sequence[int], run_all: Map) -> Report:
         [],
     )
     cases = (
-        ("gc", "halved", Axis.BYTES),
-        ("stall", "halved", Axis.SECONDS),
+        *(("gc", shape, Axis.BYTES) for shape in ("doubled", "halved")),
+        *(("stall", shape, Axis.SECONDS) for shape in ("doubled", "halved")),
         ("gc", "steady", Axis.UNKNOWN),
         ("stall", "steady", Axis.UNKNOWN),
     )

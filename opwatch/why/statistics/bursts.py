@@ -21,6 +21,14 @@ def flag_bursts(values: Sequence[float]) -> list[bool]:
     return [value > limit for value in values]
 
 
+def flag_largest(values: Sequence[float], count: int) -> list[bool]:
+    """Return which values are among the `count` largest, and those that are equal to the least of them."""
+    if not 0 < count <= len(values):
+        return [False] * len(values)
+    least = sorted(values)[-count]
+    return [value >= least for value in values]
+
+
 def list_runs(flags: Sequence[bool]) -> list[tuple[int, int]]:
     """Return [begin, end) of each run of True."""
     edges = [place for place, (one, other) in enumerate(pairwise((False, *flags, False))) if one != other]

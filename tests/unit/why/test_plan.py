@@ -46,3 +46,11 @@ def test_phases_of_a_load_follow_each_other_within_the_run(shape: str) -> None:
         assert all(phase.begin_s < phase.end_s and 0 < phase.share <= 1 for phase in phases)
         has_pauses = sum(phase.end_s - phase.begin_s for phase in phases) < 110
         assert has_pauses == (shape in ("pauses", "spells"))
+
+
+def test_load_of_two_halves_changes_by_a_factor_of_two() -> None:
+    shares = {
+        shape: [phase.share for phase in plan_phases(shape, random.Random(1), 120)]
+        for shape in ("halved", "doubled")
+    }
+    assert shares == {"halved": [1.0, 0.5], "doubled": [0.5, 1.0]}

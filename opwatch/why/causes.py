@@ -16,6 +16,7 @@ from opwatch import units
 from opwatch.owners.cells import OwnerKey, OwnerKind
 from opwatch.why.candidate import DIRECT_CHANCE, Candidate, CauseName
 from opwatch.why.collection import find_collection
+from opwatch.why.episodes import find_episodes
 from opwatch.why.full_cache import find_full_cache
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
@@ -337,25 +338,22 @@ def find_large_requests(slowness: Slowness) -> Candidate | None:
 def find_saturation(slowness: Slowness) -> Candidate | None:
     issued = _sum_ops(slowness, "issued", "read", "write")
     slow, usual = slowness.compare_means(issued)
-    more = slow - usual
     large_slow, large_usual = slowness.compare_means(_sum_ops(slowness, "large_bytes", "read", "write"))
-    more_large = large_slow - large_usual
     flags, excluded = flag_bursts(issued), None
     is_varied = not any(flags)
     if is_varied:
-        # The load varies as much by itself, or is near the drive's limit already.
-        flags = flag_largest(list(slowness.series.issued), sum(slowness.slow))
+        flags = _flag_busiest(slowness)
     # Idle intervals say nothing about the drive under its usual load.
     if _find_busy_ratio(slowness, slowness.disk.depth) < SAME_RATIO:
         excluded = "no more requests were in flight than otherwise"
     elif _find_busy_ratio(slowness, slowness.series.issued) < SAME_RATIO:
         excluded = "the load was the same"
-    elif more <= more_large / LARGE_BYTES:
+    elif slow - usual <= (large_slow - large_usual) / LARGE_BYTES:
         excluded = "the additional requests are large"
     elif waits_for_free_device(slowness):
         excluded = "requests waited in the queue of a device with free tags"
-    elif is_varied and not _is_mostly_saturated(slowness):
-        excluded = "the load varies as much by itself, and most slow intervals are far from the drive's limit"
+    elif is_varied:
+        excluded = _explain_unsaturated(slowness, flags)
     return Candidate(
         CauseName.SATURATION,
         flags,
@@ -366,11 +364,31 @@ def find_saturation(slowness: Slowness) -> Candidate | None:
     )
 
 
-def _is_mostly_saturated(slowness: Slowness) -> bool:
-    """Return whether requests took as long as those of a drive at its limit in most slow intervals."""
+def _flag_busiest(slowness: Slowness) -> list[bool]:
+    """Return which intervals are the busiest ones, at most as many as there are slow ones.
+
+    This is for a load that varies as much by itself, or that is near the drive's limit already.
+    """
+    largest = flag_largest(list(slowness.series.issued), sum(slowness.slow))
+    return [flag and is_busy for flag, is_busy in zip(largest, _flag_busy(slowness), strict=True)]
+
+
+def _flag_busy(slowness: Slowness) -> list[bool]:
+    least = SAME_RATIO * median(slowness.series.issued)
+    return [value >= least for value in slowness.series.issued]
+
+
+def _explain_unsaturated(slowness: Slowness, busiest: Sequence[bool]) -> str | None:
+    """Return why the busiest intervals do not show that the drive reached its limit, or None if they do."""
+    # One busy time has many slow episodes, or one slow time has many busy ones: neither is a coincidence.
+    for times in (slowness.episodes, find_episodes(_flag_busy(slowness))):
+        if sum(any(busiest[at] and slowness.slow[at] for at in one.places) for one in times) < MIN_EPISODES:
+            return "a load that varies by itself was higher and slow in few episodes"
     means = [mean for mean, slow in zip(slowness.times.list_means(), slowness.slow, strict=True) if slow]
     usual, _ = slowness.mean_ns
-    return median(means) >= _SATURATED_RATIO * usual
+    if median(means) < _SATURATED_RATIO * usual:
+        return "the load varies as much by itself, and most slow intervals are far from the drive's limit"
+    return None
 
 
 def find_neighbour(slowness: Slowness) -> Candidate | None:

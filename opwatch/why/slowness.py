@@ -36,8 +36,8 @@ MAIN_SHARE = 0.5
 SAME_RATIO = 1.25
 # A load that grows by more than this explains slowness better than the drive.
 GROWN_RATIO = 1.5
-# A peak has at least this share of the height of the intervals with most of the excess.
-_PEAK_SHARE = 0.5
+# A peak is at least this high, compared with the highest intervals that have that share of the excess.
+_PEAK_SHARE, _HIGHEST_SHARE = 0.5, 0.25
 
 
 @dataclass
@@ -191,8 +191,9 @@ def find_slowness(
 def find_peaks(slowness: Slowness) -> Slowness:
     """Return the slowness with its peaks as the only slow intervals.
 
-    A peak is at least half as high as the intervals that have most of the excess. A busier time raises the
-    intervals between the peaks as well, so that its episode has many of them; a late answer is no peak.
+    A peak is at least half as high as the highest intervals that together have a quarter of the excess. A
+    busier time raises the intervals between the peaks as well, so that its episode has many of them; a late
+    answer is no peak, nor are the intervals in which held up requests are made up for.
     """
     times, heights = slowness.times, slowness.series.p99_ns
     excess = {
@@ -200,11 +201,11 @@ def find_peaks(slowness: Slowness) -> Slowness:
         for at, slow in enumerate(slowness.slow)
         if slow and not math.isnan(heights[at])
     }
-    half = math.fsum(max(one, 0.0) for one in excess.values()) / 2
+    rest = _HIGHEST_SHARE * math.fsum(max(one, 0.0) for one in excess.values())
     limit = slowness.level.limit
-    for at in sorted(excess, key=lambda at: heights[at]):
-        half -= max(excess[at], 0.0)
-        if half <= 0:
+    for at in sorted(excess, key=lambda at: heights[at], reverse=True):
+        rest -= max(excess[at], 0.0)
+        if rest <= 0:
             limit = max(limit, heights[at] * _PEAK_SHARE)
             break
     slow = [at in excess and heights[at] >= limit for at in range(len(slowness.slow))]

@@ -30,9 +30,12 @@ def count_names(runs: Iterable[list[Second]]) -> Counter[tuple[CauseName, ...]]:
     return Counter(tuple(list_names(decide_causes(make_slowness(make_disk(one), "read")))) for one in runs)
 
 
-def make_stalled_run(seed: int, *, busy_ns: float = 100 * US, late: int = 0) -> list[Second]:
+def make_stalled_run(
+    seed: int, *, busy_ns: float = 100 * US, late: int = 0, delayed: int = 0
+) -> list[Second]:
     """Return a run with a stall each 6.5 s, whose load halves half-way; `busy_ns` is the usual time of reads
-    in the busier half. A few answers are late in `late` seconds."""
+    in the busier half. A few answers are late in `late` seconds. In the busier half, `delayed` seconds after
+    a stall are slow as well, and have more requests."""
     seconds = make_seconds(SECONDS, seed)
     chosen = set(random.Random(seed).sample(range(SECONDS), late))
     stalled = {int(3 + 6.5 * number) for number in range(SECONDS // 7)}
@@ -41,6 +44,9 @@ def make_stalled_run(seed: int, *, busy_ns: float = 100 * US, late: int = 0) -> 
             one.reads, one.writes = 2 * one.reads, 2 * one.writes
             one.read_ns *= busy_ns / (100 * US)
         one.read_ns = 10 * MS if at in stalled else one.read_ns * (1.7 if at in chosen else 1)
+    for at in (stall + after for stall in stalled for after in range(1, delayed + 1)):
+        if at < SECONDS // 2:
+            seconds[at].reads, seconds[at].writes, seconds[at].read_ns = 2200, 2200, 4 * MS
     return seconds
 
 
@@ -52,6 +58,23 @@ def test_housekeeping_is_found_where_a_busier_half_is_slow_as_a_whole() -> None:
 def test_housekeeping_is_found_among_a_few_late_answers() -> None:
     answers = count_names(make_stalled_run(seed, late=15) for seed in SEEDS)
     assert answers[(CauseName.HOUSEKEEPING,)] == len(SEEDS), answers
+
+
+def test_housekeeping_is_found_if_held_up_requests_are_slow_as_well() -> None:
+    answers = count_names(make_stalled_run(seed, busy_ns=300 * US, delayed=3) for seed in SEEDS)
+    assert answers[(CauseName.HOUSEKEEPING,)] == len(SEEDS), answers
+
+
+def test_one_busier_half_is_not_saturation() -> None:
+    def make_run(seed: int) -> list[Second]:
+        seconds = make_seconds(SECONDS, seed)
+        source = random.Random(seed)
+        for one in seconds[: SECONDS // 2]:
+            one.reads, one.read_ns, one.depth = 2 * one.reads, source.choice([100, 400]) * US, 4.0
+        return seconds
+
+    answers = count_names(make_run(seed) for seed in SEEDS)
+    assert answers[()] == len(SEEDS), answers
 
 
 def make_stepped_run(seed: int, read_ns: float) -> list[Second]:

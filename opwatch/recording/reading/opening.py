@@ -159,8 +159,12 @@ class CheckedFile:
             raise DamagedError(f"{error}; its rows cannot be collected: {problem}") from problem
         if "header" in empty:
             self.close()
-            # A file without any of them is not known to be a recording.
-            raise error if len(empty) == len(_SMALL) else DamagedError(f"{error}: no header rows are left")
+            if len(empty) < len(_SMALL):
+                raise DamagedError(f"{error}: no header rows are left")
+            reason = _describe_error(error.__cause__ or error)
+            raise DamagedError(
+                f"{self.name} is not an opwatch recording, or none of it can be read: {reason}"
+            )
         rest = f"; its pages have no rows of {' and '.join(empty)}" if empty else ""
         cause = error.__cause__
         self.damage = f"{self.name} is damaged: {_describe_error(cause)}{rest}" if cause else f"{error}{rest}"

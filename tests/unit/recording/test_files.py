@@ -164,6 +164,14 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, name: str, words: 
         read_entries(path)
 
 
+@pytest.mark.parametrize("content", [b"hello\n", b"1 2 3\n" * 5000])
+def test_another_kind_of_file_is_not_called_a_recording(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=f"^{re.escape(str(path))} is not an opwatch recording"):
+        read_entries(path)
+
+
 @pytest.mark.parametrize("version", [-1, 0, 2, 6])
 def test_recording_of_another_version_is_refused(tmp_path: Path, version: int) -> None:
     path = unpack_recording("good/recordings/1.opw.gz", tmp_path)

@@ -81,7 +81,9 @@ class DiskNeighbours:
 
 def compare_neighbours(disk: WitnessedDisk) -> DiskNeighbours:
     """Return what each owner's requests add to the device time of each other owner's."""
-    owners = sorted((disk.owners or {}).items(), key=lambda item: -math.fsum(item[1].device_ns))
+    # Requests without a known owner are those of several owners.
+    known_owners = [item for item in (disk.owners or {}).items() if item[0].kind is not OwnerKind.NOBODY]
+    owners = sorted(known_owners, key=lambda item: -math.fsum(item[1].device_ns))
     seconds = disk.list_seconds()
     chosen = [(_name_owner(key, one.name), one, _Activity(one)) for key, one in owners[:MAX_OWNERS]]
     effects = [

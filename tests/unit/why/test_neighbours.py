@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from opwatch.owners.cells import OwnerKey, OwnerKind
 from opwatch.sinks.neighbours import build_neighbours_document, format_neighbours
 from opwatch.tools import cli
 from opwatch.why.neighbours import MAX_OWNERS, MIN_INTERVALS, compare_neighbours
@@ -29,6 +30,14 @@ def test_added_time_is_within_its_error() -> None:
 def test_correlated_noise_rarely_looks_like_an_effect(lasting: float) -> None:
     found = sum(find_effect(draw_disk(seed, lasting=lasting)).is_real for seed in range(100))
     assert found <= 10
+
+
+def test_requests_without_an_owner_are_no_neighbour() -> None:
+    disk = draw_disk(3, added_ns=30 * US)
+    assert disk.owners
+    db, other = disk.owners.values()
+    disk.owners = {OwnerKey(OwnerKind.CGROUP, 1): db, OwnerKey(OwnerKind.NOBODY, 0): other}
+    assert not compare_neighbours(disk).effects
 
 
 def test_intervals_at_the_ends_of_bursts_are_neither_side() -> None:

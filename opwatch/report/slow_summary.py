@@ -32,3 +32,8 @@ class SlowSummary:
     causes: tuple[SlowCause, ...]
     unknown: float
     needs: tuple[str, ...]
+
+
+def prefix_cause(name: str, evidence: str) -> str:
+    """Return the evidence with the name of the cause before it, unless it starts with the name."""
+    return evidence if evidence.startswith(name) else f"{name}: {evidence}"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from opwatch import SCHEMA, units
+from opwatch.report.slow_summary import prefix_cause
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.why.answer import Answer, SlowOperation
 from opwatch.why.before_block import WaitBefore
@@ -21,7 +22,7 @@ _LABEL = 10
 _MIN_SHARE = 0.005
 _UNITS = {"n": " ns", "u": " µs", "m": " ms", "s": " s"}
 _OPS = {"read": "reads", "write": "writes", "flush": "flushes"}
-NOTHING_SLOW = "nothing was slow: no interval's p99 stood out from the usual level"
+NOTHING_SLOW = "nothing was slow: no interval's device p99 or mean stood out from the rest"
 
 
 def _format_latency(ns: float) -> str:
@@ -46,10 +47,11 @@ def _format_head(slow: Slowness, clock: Clock) -> str:
     )
     usual_ns, slow_ns = slow.mean_ns
     number = f"{len(episodes)} episodes, " if len(episodes) > 1 else ""
+    # A wait before the device is only in the mean.
     p99 = f"{_format_latency(slow.level.value)} → {_format_latency(slow.slow_p99_ns)}"
     mean = f"{_format_latency(usual_ns)} → {_format_latency(slow_ns)}"
     return (
-        f"{begin} to {end}  {_OPS[slow.op]} of {disk.label}: p99 {p99}, mean {mean}, {number}"
+        f"{begin} to {end}  {_OPS[slow.op]} of {disk.label}: device p99 {p99}, mean {mean}, {number}"
         f"{slow.slow_seconds:.3g} s, {_format_share(slow.request_share)} of requests"
     )
 
@@ -65,17 +67,19 @@ def _format_layers(slow: Slowness) -> str:
     )
 
 
-def _format_test(one: JudgedCandidate) -> str:
+def _format_test(one: JudgedCandidate, cause: NamedCause, episodes: int) -> str:
     if one.p is None:
         return "measured"
     shown = f"{one.p:.1g}" if one.p >= 1e-4 else "below 0.0001"
-    return f"in {one.matched} of {one.episodes} episodes, p {shown}"
+    # Only the episodes of the cause's layer are compared with it.
+    kind = "" if one.episodes == episodes else f"{cause.layer.value} "
+    return f"in {one.matched} of {one.episodes} {kind}episodes, p {shown}"
 
 
-def _format_cause(cause: NamedCause) -> str:
-    parts = [f"{one.candidate.evidence} ({_format_test(one)})" for one in cause.found]
+def _format_cause(cause: NamedCause, episodes: int) -> str:
+    parts = [f"{one.candidate.evidence} ({_format_test(one, cause, episodes)})" for one in cause.found]
     if cause.is_certain:
-        return f"{cause.found[0].candidate.name.value}: {parts[0]}"
+        return prefix_cause(cause.found[0].candidate.name.value, parts[0])
     names = " or ".join(one.candidate.name.value for one in cause.found)
     return f"{names}, which cannot be told apart: {'; '.join(parts)}"
 
@@ -101,7 +105,7 @@ def format_operation(one: SlowOperation, clock: Clock) -> Iterator[str]:
 
     yield from format_row("where", _format_layers(one.slowness))
     for cause in one.verdict.causes:
-        yield from format_row("cause", _format_cause(cause))
+        yield from format_row("cause", _format_cause(cause, len(one.slowness.episodes)))
     if not one.verdict.causes:
         yield from format_row("cause", "unknown")
     yield from format_row("share", _format_shares(one))

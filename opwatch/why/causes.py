@@ -212,10 +212,11 @@ def find_errors(slowness: Slowness) -> Candidate | None:
     troubles = [one + other for one, other in zip(disk.errors, disk.requeued, strict=True)]
     if not any(troubles):
         return None
+    counts = {"errors": disk.errors, "requeues": disk.requeued}
     return Candidate(
         CauseName.ERRORS,
         [count > 0 for count in troubles],
-        f"errors: {_per_s(slowness, disk.errors)}; requeues: {_per_s(slowness, disk.requeued)}",
+        "; ".join(f"{name}: {_per_s(slowness, series)}" for name, series in counts.items() if any(series)),
         "read the kernel log of that time (journalctl -k)",
         chance=DIRECT_CHANCE,
         explains=(CauseName.TIMEOUT,),

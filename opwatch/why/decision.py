@@ -119,12 +119,23 @@ def decide_causes(slowness: Slowness) -> CauseVerdict:
             part.total_excess.values()
         ):
             needs += _list_needs(part, layer, found)
-    causes.sort(key=lambda cause: -cause.share)
+    causes = _join_layers(causes)
     names = {one.candidate.name for cause in causes for one in cause.found}
     if slowness.disk.owners is None and names & _OF_A_LOAD:
         needs.append(_NO_OWNERS)
     unknown = 1.0 - math.fsum(cause.share for cause in causes)
     return CauseVerdict(tuple(causes), unknown, tuple(dict.fromkeys(needs)), tuple(tested))
+
+
+def _join_layers(causes: Sequence[NamedCause]) -> list[NamedCause]:
+    """Return each cause once, the largest share first. A cause that acts in several layers has the sum of its
+    shares, and the evidence of the layer with the largest one."""
+    joined: dict[tuple[CauseName, ...], NamedCause] = {}
+    for cause in sorted(causes, key=lambda cause: -cause.share):
+        names = tuple(sorted(one.candidate.name for one in cause.found))
+        first = joined.get(names)
+        joined[names] = replace(first, share=first.share + cause.share) if first else cause
+    return sorted(joined.values(), key=lambda cause: -cause.share)
 
 
 def select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
@@ -209,6 +220,10 @@ def _judge_candidate(slowness: Slowness, one: Candidate, match: Match | None) ->
         return JudgedCandidate(
             one, score, p=None, episodes=episodes, matched=episodes, alone=0, refused=refused
         )
+    near = _widen(one.flags)
+    matched = sum(
+        any(slowness.slow[at] and near[at] for at in episode.places) for episode in slowness.episodes
+    )
     refused = one.excluded or match.reason
     if refused is None and not match.is_beyond_chance(one.chance):
         refused = "coincidence cannot be excluded"
@@ -218,8 +233,9 @@ def _judge_candidate(slowness: Slowness, one: Candidate, match: Match | None) ->
         one,
         match.score,
         p=match.adjusted_p,
-        episodes=match.episodes,
-        matched=match.matched,
+        # Here a gap of one interval does not end an episode, as in the rest of the answer.
+        episodes=episodes,
+        matched=matched,
         alone=match.alone,
         refused=refused,
     )
@@ -368,12 +384,15 @@ def _sum_layer(slowness: Slowness, number: int, layer: StackLayer) -> float:
 def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCandidate]) -> list[str]:
     """Return what would decide the cause of the rest."""
     disk, drive = slowness.disk, slowness.drive
+    # The same cause can be named in other layers.
+    kind = f"{layer.value} episode" if any(slowness.left_out) else "episode"
+    where = f" in {kind}s" if any(slowness.left_out) else ""
     needs = []
     if len(slowness.episodes) < 3:
         count = len(slowness.episodes)
-        needs.append(f"only {count} episode{'s' if count > 1 else ''} (3 needed): record longer")
+        needs.append(f"only {count} {kind}{'s' if count > 1 else ''} (3 needed): record longer")
     if layer in BEFORE_THE_DEVICE:
-        needs += [f"{one.candidate.name.value}: {one.refused}" for one in found if one.refused]
+        needs += [f"{one.candidate.name.value}{where}: {one.refused}" for one in found if one.refused]
     if layer is StackLayer.ADMISSION and not any(
         one.groups is not None for one in disk.list_settings() or ()
     ):
@@ -388,7 +407,7 @@ def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCan
     if drive is None or drive.throttled is None:
         needs.append("thermal throttling is unknown: the drive's log 02h was not recorded")
     needs += [
-        f"{one.candidate.name.value}: {one.refused}"
+        f"{one.candidate.name.value}{where}: {one.refused}"
         for one in found
         if one.refused
         and one.score >= MIN_SCORE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from opwatch.report.slow_summary import SlowCause, SlowSummary
+from opwatch.report.slow_summary import SlowCause, SlowSummary, prefix_cause
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.report.plots import amounts
@@ -29,7 +29,7 @@ def _format_rows(run: ReportedRun, slow: SlowSummary) -> Iterator[list[str]]:
     times = [amounts.format_latency(slow.usual_p99_ns), amounts.format_latency(slow.p99_ns)]
     ranked = sorted(slow.layers.items(), key=lambda layer: -layer[1])
     layers = ", ".join(
-        f"{name} {amounts.format_percent(share)}" for name, share in ranked if share >= _MIN_SHARE
+        f"{name} {amounts.format_percent(share)}" for name, share in ranked if abs(share) >= _MIN_SHARE
     )
     when = _format_episodes(run, slow)
     for cause in slow.causes:
@@ -42,7 +42,7 @@ def _format_rows(run: ReportedRun, slow: SlowSummary) -> Iterator[list[str]]:
 
 def _format_cause(cause: SlowCause) -> str:
     if len(cause.names) == 1:
-        return f"{cause.names[0]}: {cause.evidence[0]}"
+        return prefix_cause(cause.names[0], cause.evidence[0])
     return f"{' or '.join(cause.names)}, which cannot be told apart: {'; '.join(cause.evidence)}"
 
 

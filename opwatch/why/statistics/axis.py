@@ -80,7 +80,8 @@ def find_axis(seconds: Sequence[float], totals: Sequence[float]) -> AxisAnswer:
 def _choose_axis(rate_ratio: float, spread_s: float, spread_bytes: float) -> tuple[Axis, str | None]:
     """Return (axis, None) or (unknown, reason)."""
     if rate_ratio < MIN_RATE_RATIO:
-        return Axis.UNKNOWN, f"the write rate varied by {rate_ratio - 1:.0%} only: vary the write rate"
+        varied = f"{100 * (rate_ratio - 1):.0f} %"
+        return Axis.UNKNOWN, f"the write rate varied by {varied} only: vary the write rate"
     if min(spread_s, spread_bytes) > _MAX_SPREAD:
         return Axis.UNKNOWN, "the events are regular neither in seconds nor in bytes"
     if spread_bytes <= _MAX_SPREAD_RATIO * spread_s:

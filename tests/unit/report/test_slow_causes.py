@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.sinks.report.slow_table import SLOW_TITLE
+from opwatch.report.run_picture import gather_run
+from opwatch.report.slow_summary import SlowSummary
+from opwatch.report.subject import ReportedRun
+from opwatch.sinks.report.slow_table import SLOW_TITLE, build_slow_causes_table
 from opwatch.tools.cli import main
-from tests.unit.compare.counted_disk import Second, generate_entries, write_recording
+from tests.unit.compare.counted_disk import S, Second, generate_entries, write_recording
 from tests.unit.why.test_command import USUAL, make_bursts
 
 
@@ -31,6 +34,15 @@ def test_report_has_the_cause_of_slow_episodes(tmp_path: Path, capsys: pytest.Ca
     page = (tmp_path / "page.html").read_text()
     assert f"<h2>{SLOW_TITLE}</h2>" in page
     assert "6 episodes" in page
+
+
+def test_layers_of_a_slow_operation_add_up() -> None:
+    layers = {"path": 1.3, "drive": -0.3}
+    slow = SlowSummary("sda", "read", ((0, S),), 1.0, 1e6, 5e6, layers, (), 1.0, ())
+    picture = gather_run(generate_entries([USUAL] * 30))
+    run = ReportedRun("run", {}, picture, {}, (), {}, (), (), "", lambda at_ns: None, slow=(slow,))
+    table = build_slow_causes_table(run)
+    assert table and table.rows[0][2] == "path 130 %, drive -30 %"
 
 
 def test_report_has_no_such_section_when_nothing_was_slow(

@@ -24,6 +24,7 @@ from tests.unit.why.witnessed_runs import (
     Second,
     collect_names,
     draw_bursts,
+    list_names,
     make_disk,
     make_drive,
     make_seconds,
@@ -87,8 +88,8 @@ def test_flushes_are_named_instead_of_the_path_on_which_requests_wait_for_them()
     assert collect_names(verdict) == {CauseName.FLUSHES}
 
 
-def test_slow_intervals_of_another_layer_do_not_count_against_a_witness() -> None:
-    """The drive and the path grow by turns, because their shares are those of a whole poll."""
+def flush_by_turns() -> tuple[list[Second], DriveWitness]:
+    """Return flushes that slow down the drive and the path by turns."""
 
     def change(second: Second) -> None:
         second.read_ns, second.flushes = 2 * MS, 100
@@ -98,10 +99,24 @@ def test_slow_intervals_of_another_layer_do_not_count_against_a_witness() -> Non
     in_path = {start + more for start in starts[::2] for more in range(4)}
     seconds = make_seconds(180, 3, places, change)
     shares = tuple(0.05 if at in in_path else 0.95 for at in range(180))
-    drive = replace(make_drive(seconds), drive_shares={"read": shares})
+    return seconds, replace(make_drive(seconds), drive_shares={"read": shares})
+
+
+def test_slow_intervals_of_another_layer_do_not_count_against_a_witness() -> None:
+    """The drive and the path grow by turns, because their shares are those of a whole poll."""
+    seconds, drive = flush_by_turns()
     verdict = decide_causes(make_slowness(make_disk(seconds), "read", drive))
     assert collect_names(verdict) == {CauseName.FLUSHES}
     assert verdict.unknown < 0.2
+
+
+def test_cause_in_several_layers_is_named_once() -> None:
+    seconds, drive = flush_by_turns()
+    slow = make_slowness(make_disk(seconds), "read", drive)
+    verdict = decide_causes(slow)
+    assert list_names(verdict) == [CauseName.FLUSHES]
+    assert verdict.causes[0].share + verdict.unknown == pytest.approx(1, abs=1e-9)
+    assert len({slow.find_layer(number) for number in range(len(slow.episodes))}) == 2
 
 
 def test_path_is_unknown_in_a_few_slow_seconds() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from opwatch import SCHEMA, units
 from opwatch.report.slow_summary import prefix_cause
 from opwatch.sinks.wrapping import wrap_text
+from opwatch.times import format_span
 from opwatch.why.answer import Answer, SlowOperation
 from opwatch.why.before_block import WaitBefore
 from opwatch.why.decision import JudgedCandidate, NamedCause
@@ -34,24 +35,24 @@ def _format_share(share: float) -> str:
     return f"{round(100 * share)} %"
 
 
-def _format_moment(clock: Clock, at_ns: int, begin_ns: int) -> str:
-    at = clock(at_ns)
-    return f"{at.astimezone():%H:%M:%S}" if at else f"{(at_ns - begin_ns) / 1e9:.0f} s"
+def _format_span(clock: Clock, begin_ns: int, end_ns: int, origin_ns: int) -> str:
+    begin, end = clock(begin_ns), clock(end_ns)
+    if begin and end:
+        return format_span(begin, end)
+    return f"{(begin_ns - origin_ns) / 1e9:.0f} s to {(end_ns - origin_ns) / 1e9:.0f} s"
 
 
 def _format_head(slow: Slowness, clock: Clock) -> str:
     disk, episodes = slow.disk, slow.episodes
-    begin, end = (
-        _format_moment(clock, at_ns, disk.begins_ns[0])
-        for at_ns in (disk.begins_ns[episodes[0].begin], disk.ends_ns[episodes[-1].end - 1])
-    )
+    begin_ns, end_ns = disk.begins_ns[episodes[0].begin], disk.ends_ns[episodes[-1].end - 1]
+    span = _format_span(clock, begin_ns, end_ns, disk.begins_ns[0])
     usual_ns, slow_ns = slow.mean_ns
     number = f"{len(episodes)} episodes, " if len(episodes) > 1 else ""
     # A wait before the device is only in the mean.
     p99 = f"{_format_latency(slow.level.value)} → {_format_latency(slow.slow_p99_ns)}"
     mean = f"{_format_latency(usual_ns)} → {_format_latency(slow_ns)}"
     return (
-        f"{begin} to {end}  {_OPS[slow.op]} of {disk.label}: device p99 {p99}, mean {mean}, {number}"
+        f"{span}  {_OPS[slow.op]} of {disk.label}: device p99 {p99}, mean {mean}, {number}"
         f"{slow.slow_seconds:.3g} s, {_format_share(slow.request_share)} of requests"
     )
 
@@ -130,8 +131,8 @@ def format_answer(answer: Answer, clock: Clock) -> Iterator[str]:
 
 
 def _format_wait(wait: WaitBefore, clock: Clock) -> Iterator[str]:
-    begin, end = (_format_moment(clock, at_ns, wait.begin_ns) for at_ns in (wait.begin_ns, wait.end_ns))
-    yield from wrap_text(f"{begin} to {end}  {wait.name}: {wait.evidence}", indent=4)
+    span = _format_span(clock, wait.begin_ns, wait.end_ns, wait.begin_ns)
+    yield from wrap_text(f"{span}  {wait.name}: {wait.evidence}", indent=4)
     yield from wrap_text(wait.check, "  check".ljust(_LABEL), _LABEL)
 
 

@@ -9,6 +9,7 @@ from opwatch.report.slow_summary import SlowCause, SlowSummary, prefix_cause
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.report.plots import amounts
+from opwatch.times import format_span
 
 SLOW_TITLE = "What made requests slow"
 _HEAD = ("requests", "when", "time spent in", "cause", "what to do", "usual p99", "slow p99", "share")
@@ -47,17 +48,15 @@ def _format_cause(cause: SlowCause) -> str:
 
 
 def _format_episodes(run: ReportedRun, slow: SlowSummary) -> str:
-    begin, end = slow.episodes[0][0], slow.episodes[-1][1]
+    begin_ns, end_ns = slow.episodes[0][0], slow.episodes[-1][1]
     count = f"{len(slow.episodes)} episodes, " if len(slow.episodes) > 1 else ""
-    return (
-        f"{count}{_format_moment(run, begin)} to {_format_moment(run, end)}, "
-        f"{amounts.format_duration(slow.seconds)} slow"
-    )
-
-
-def _format_moment(run: ReportedRun, at_ns: int) -> str:
-    at = run.to_wall_time(at_ns)
-    return f"{at:%H:%M:%S}" if at else f"{(at_ns - run.picture.begin_ns) / 1e9:.0f} s"
+    begin, end = run.to_wall_time(begin_ns), run.to_wall_time(end_ns)
+    if begin and end:
+        span = format_span(begin, end)
+    else:
+        first, last = ((at_ns - run.picture.begin_ns) / 1e9 for at_ns in (begin_ns, end_ns))
+        span = f"{first:.0f} s to {last:.0f} s"
+    return f"{count}{span}, {amounts.format_duration(slow.seconds)} slow"
 
 
 def build_slow_document(slow: SlowSummary) -> dict[str, Any]:

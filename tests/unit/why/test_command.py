@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import IntervalEnded, PressureRead, RunEntry
 from opwatch.samples.pressure import PressureTotals
+from opwatch.times import format_span
 from opwatch.tools import cli
 from opwatch.tools.runs.explaining import write_answer
 from tests.unit.compare.counted_disk import S, Second, generate_entries, write_recording
@@ -53,6 +55,12 @@ def test_answer_has_the_cause_and_the_missing_layers(
     assert any("--queue" in need for need in slow["needs"])
     assert ask(tmp_path / "run.opw") == 0
     assert "flushes" in capsys.readouterr().out
+
+
+def test_span_over_midnight_has_dates_that_from_takes() -> None:
+    noon = datetime(2026, 11, 30, 12).astimezone()
+    assert format_span(noon, noon + timedelta(minutes=5)) == "12:00:00 to 12:05:00"
+    assert format_span(noon, noon + timedelta(hours=20)) == "2026-11-30T12:00:00 to 2026-12-01T08:00:00"
 
 
 def test_status_is_6_when_nothing_was_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,10 @@ class Replay:
             )
         return asked_ns or self._recorded_ns
 
+    def _find_begun(self) -> datetime:
+        """Return the local time of the start."""
+        return self._first.sample.anchor.to_wall_time(find_start_ns(self._first)).astimezone()
+
     def parse_time(self, text: str) -> int:
         """Return a time on the clock of the samples."""
         begin_ns = find_start_ns(self._first)
@@ -79,8 +83,7 @@ class Replay:
             return begin_ns + round(parse_time(text) * 1e9)
         except UsageError:
             pass
-        anchor = self._first.sample.anchor
-        begun = anchor.to_wall_time(begin_ns).astimezone()
+        begun = self._find_begun()
         try:
             if "T" in text or "-" in text:
                 at = datetime.fromisoformat(text).astimezone()
@@ -128,7 +131,10 @@ class Replay:
             is_empty = False
             yield entry
         if is_empty:
-            raise NotEnoughData(f"{self._run.name} has no samples in that time")
+            begun = self._find_begun()
+            raise NotEnoughData(
+                f"{self._run.name} has no samples in that time; it starts at {begun:%Y-%m-%dT%H:%M:%S}"
+            )
 
     def _make_steps(self, *marks: int | None) -> IntervalSteps | None:
         """Return the intervals to show if longer than the recorded intervals."""

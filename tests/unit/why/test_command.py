@@ -85,6 +85,15 @@ def test_part_of_a_recording_is_examined(tmp_path: Path, capsys: pytest.CaptureF
     capsys.readouterr()
 
 
+def test_part_without_samples_is_refused_with_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(record(tmp_path / "run.opw", [USUAL] * 60), "--from", "500") == 6
+    start = capsys.readouterr().err.split()[-1]
+    assert ask(tmp_path / "run.opw", "--from", start) == 6
+    assert "nothing was slow" in capsys.readouterr().out
+
+
 def test_imported_recording_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.opw"
     database = NewDatabase(path)

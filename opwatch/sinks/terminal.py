@@ -27,7 +27,7 @@ _POLL_S = 0.2
 _CHUNK_BYTES = 4096
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # ASCII replacements for limited encodings; any other character becomes a question mark.
-_ASCII_SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "+"}
+_ASCII_SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "+", "→": "->", "°": ""}
 _ASCII_BARS = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
 _ASCII = str.maketrans(_ASCII_SIGNS | _ASCII_BARS)
 

@@ -138,17 +138,17 @@ def test_printed_arguments_have_no_control_codes(argv: list[str], capsys: pytest
 
 SHOW = (
     "from opwatch.sinks.terminal import open_stdout, print_message; "
-    "open_stdout().write_line('1 ± 2 µs é…'); print_message('1 ± 2')"
+    "open_stdout().write_line('1 ± 2 µs é… → °C'); print_message('1 ± 2')"
 )
 
 
 @pytest.mark.parametrize(
     ("environment", "out"),
     [
-        ({"LC_ALL": "C"}, b"1 +- 2 us ?+\n"),
-        ({"LC_ALL": "C.UTF-8"}, "1 ± 2 µs é…\n".encode()),
-        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "ascii"}, b"1 +- 2 us ?+\n"),
-        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "latin-1"}, b"1 \xb1 2 \xb5s \xe9+\n"),
+        ({"LC_ALL": "C"}, b"1 +- 2 us ?+ -> C\n"),
+        ({"LC_ALL": "C.UTF-8"}, "1 ± 2 µs é… → °C\n".encode()),
+        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "ascii"}, b"1 +- 2 us ?+ -> C\n"),
+        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "latin-1"}, b"1 \xb1 2 \xb5s \xe9+ -> \xb0C\n"),
     ],
 )
 def test_unsupported_characters_are_replaced(environment: dict[str, str], out: bytes) -> None:

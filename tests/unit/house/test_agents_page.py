@@ -24,6 +24,7 @@ from opwatch.tools.commands.trim import check
 from opwatch.trim.audit import verdicts
 from opwatch.trim.audit.audit import Verdict
 from tests.section import DOCS
+from tests.unit.compare.counted_disk import generate_entries, write_recording
 from tests.unit.host.test_devices import run_devices
 from tests.unit.sinks.test_schema import make_lines
 from tests.unit.support.sweeps import make_sweep
@@ -32,6 +33,7 @@ from tests.unit.support.trimcases import CASES
 from tests.unit.support.trimtree import Machine
 from tests.unit.trim.check.test_check import predict_case
 from tests.unit.trim.stale.test_stale import make_report
+from tests.unit.why.test_command import make_bursts
 
 PAGE = (DOCS / "agents.md").read_text()
 RECORDINGS = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
@@ -92,6 +94,9 @@ def make_documents(command: str, folder: Path, capsys: pytest.CaptureFixture[str
             return [build_checks_document([make_ok("a", "b"), make_problem("c", "d", "e", 5)])]
         case ["report", _]:
             return print_documents(capsys, "report", run, "-q")
+        case ["why", _]:
+            write_recording(folder / "slow.opw", generate_entries(make_bursts()))
+            return print_documents(capsys, "why", str(folder / "slow.opw"))
         case ["compare", _]:
             return print_documents(capsys, "compare", run, unpack_recording("1-command.opw", folder))
         case ["waf", *_]:

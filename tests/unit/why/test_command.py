@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -18,7 +19,9 @@ from opwatch.samples.pressure import PressureTotals
 from opwatch.times import format_span
 from opwatch.tools import cli
 from opwatch.tools.runs.explaining import write_answer
+from tests.section import DOCS
 from tests.unit.compare.counted_disk import S, Second, generate_entries, write_recording
+from tests.unit.sinks.test_schema import forbid_extra_fields
 from tests.unit.why.witnessed_runs import draw_bursts
 
 USUAL: Second = {"read": {100_000: 900, 300_000: 30}}
@@ -55,6 +58,18 @@ def test_answer_has_the_cause_and_the_missing_layers(
     assert any("--queue" in need for need in slow["needs"])
     assert ask(tmp_path / "run.opw") == 0
     assert "flushes" in capsys.readouterr().out
+
+
+def test_every_name_of_the_json_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema: dict[str, Any] = json.loads((DOCS / "schema" / "why.json").read_text())
+    validator = importlib.import_module("jsonschema").Draft202012Validator
+    validator.check_schema(schema)
+    assert ask(record(tmp_path / "run.opw", make_bursts()), "--json") == 0
+    document = read_document(capsys)
+    errors = validator(forbid_extra_fields(schema)).iter_errors(document)
+    assert [f"{list(error.path)}: {error.message}" for error in errors] == []
+    assert document["slow"][0]["causes"] and document["slow"][0]["candidates"]
+    assert list(validator(schema).iter_errors({**document, "slow": [{}]}))
 
 
 def test_span_over_midnight_has_dates_that_from_takes() -> None:

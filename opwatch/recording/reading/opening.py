@@ -77,7 +77,7 @@ class CheckedFile:
     wrong type.
 
     A file that a recorder is writing is refused, unless `may_be_written`: then the rows are those of the last
-    commit. Nothing is created beside the file: with a log, a copy of both is read.
+    commit. Nothing is created beside the file: with a log or a recorder, a copy of both is read.
     """
 
     def __init__(self, path: Path, *, may_be_written: bool = False) -> None:
@@ -90,9 +90,9 @@ class CheckedFile:
         self.damage: str | None = None
         self._clocks: RecordedClocks | None = None
         with contextlib.ExitStack() as stack:
-            log = find_log(path)
-            if log:
-                path = stack.enter_context(copy_with_log(path, log))
+            # A recorder may begin to use an empty log at any moment.
+            if self.is_being_written or find_log(path):
+                path = stack.enter_context(copy_with_log(path))
             # `missing`: bytes lost at the end of the file. `size`: bytes of file and log, without holes.
             self.size, self.missing = _measure_file(path)
             self._most_rows, self._most_bytes = self.size // _MIN_ROW, self.size + _MAX_VALUE // 8

@@ -39,8 +39,7 @@ _BLOCK = 512
 
 def find_log(path: Path) -> Path | None:
     """Return the log with data not yet in the file, or None without a log or if empty."""
-    real = path.resolve()
-    log = real.with_name(real.name + "-wal")
+    log = _name_log(path)
     with contextlib.suppress(OSError):
         status = log.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_size:
@@ -60,7 +59,7 @@ def is_being_written(descriptor: int) -> bool:
 
 
 @contextlib.contextmanager
-def copy_with_log(path: Path, log: Path) -> Iterator[Path]:
+def copy_with_log(path: Path) -> Iterator[Path]:
     """Copy both files to a temporary folder, which is removed at the end of the context. Open the copy within
     it.
 
@@ -68,30 +67,58 @@ def copy_with_log(path: Path, log: Path) -> Iterator[Path]:
     the log again, with other salts. The log is copied last and therefore has all pages that were moved.
     """
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open_regular(name)) for name in (path, log)]
-        size = sum(min(status.st_size, status.st_blocks * _BLOCK) for status in map(os.fstat, files))
+        file = stack.enter_context(open_regular(path))
         try:
             folder = Path(tempfile.mkdtemp(prefix="opwatch-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            room = shutil.disk_usage(folder).free
-            if size > room:
-                raise OpwatchError(
-                    _format_copy_error(
-                        path, f"it needs {size} bytes, and {folder.parent} has {room} bytes free"
-                    )
-                )
             copy = folder / "recording"
             for _ in range(_ATTEMPTS):
-                head = os.pread(files[1], _HEAD.size, 0)
-                for file, name in zip(files, (copy, folder / "recording-wal"), strict=True):
-                    _copy_sparse(file, name)
-                if os.pread(files[1], _HEAD.size, 0) == head:
+                if _copy_both(path, file, copy):
                     break
             else:
                 raise OpwatchError(f"{path}: its recorder writes faster than the file can be copied")
         except OSError as error:
             raise OpwatchError(_format_copy_error(path, error.strerror or str(error))) from error
         yield copy
+
+
+def _copy_both(path: Path, file: int, copy: Path) -> bool:
+    """Copy the file and its log; return whether the log was not started again meanwhile."""
+    with _open_log(path) as log:
+        files = [file] if log is None else [file, log]
+        size = sum(min(status.st_size, status.st_blocks * _BLOCK) for status in map(os.fstat, files))
+        room = shutil.disk_usage(copy.parent).free
+        if size > room:
+            raise OpwatchError(
+                _format_copy_error(path, f"it needs {size} bytes, and {copy.parent} has {room} bytes free")
+            )
+        head = _read_log_head(log)
+        for source, name in zip(files, (copy, copy.with_name("recording-wal")), strict=False):
+            _copy_sparse(source, name)
+    with _open_log(path) as log:
+        return _read_log_head(log) == head
+
+
+@contextlib.contextmanager
+def _open_log(path: Path) -> Iterator[int | None]:
+    """Return a descriptor of the log, or None without a log."""
+    log = _name_log(path)
+    with contextlib.ExitStack() as stack:
+        descriptor = None
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISREG(log.lstat().st_mode):
+                descriptor = stack.enter_context(open_regular(log))
+        yield descriptor
+
+
+def _read_log_head(log: int | None) -> bytes:
+    """Return the log's header; nothing if it has none, so that no page was moved from it to the file."""
+    return os.pread(log, _HEAD.size, 0) if log is not None else b""
+
+
+def _name_log(path: Path) -> Path:
+    real = path.resolve()
+    return real.with_name(real.name + "-wal")
 
 
 def _format_copy_error(path: Path, why: str) -> str:

@@ -7,14 +7,13 @@ import gzip
 import os
 import random
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.recording.coding.runs import RunLoader, encode_runs
+from opwatch.recording.reading import opening
 from opwatch.recording.reading.history import read_history, read_history_file
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.writing import history as module
@@ -310,15 +310,17 @@ while True:
 """
 
 
-def _start_writer(path: Path, seed: int) -> subprocess.Popen[bytes]:
-    writer = subprocess.Popen(
-        [sys.executable, "-c", _WRITER, str(path), str(seed)],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-    )
-    assert writer.stdout
-    assert writer.stdout.readline() == b"ready\n"
-    return writer
+@contextmanager
+def _start_writer(path: Path, seed: int) -> Iterator[None]:
+    """Write until the context ends; then kill the writer."""
+    argv = [sys.executable, "-c", _WRITER, str(path), str(seed)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as writer:
+        try:
+            assert writer.stdout
+            assert writer.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            writer.kill()
 
 
 def _repeat_changes(seed: int, saved: SavedHistory) -> list[Run]:
@@ -330,10 +332,29 @@ def _repeat_changes(seed: int, saved: SavedHistory) -> list[Run]:
     return join_runs(map_)
 
 
+def test_history_with_an_empty_log_is_read_as_of_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = Recording(tmp_path / "x")
+    assert (tmp_path / "x-wal").stat().st_size == 0
+    look, runs, measure_file = recording.look, join_runs(recording.map), opening._measure_file
+
+    def change_and_measure(path: Path) -> tuple[int, int]:
+        # Enough for the log to be moved into the file.
+        for _ in range(200):
+            recording.change_map(20)
+        return measure_file(path)
+
+    monkeypatch.setattr(opening, "_measure_file", change_and_measure)
+    saved, alive = read_history(tmp_path / "x")
+    assert (alive, saved.look, join_runs(saved.map)) == (True, look, runs)
+    recording.file.close()
+
+
 def test_history_is_read_while_it_is_written_and_after_kill_9(tmp_path: Path) -> None:
     for seed, reads in enumerate((0, 1, 4)):
         path = tmp_path / f"{seed}.history"
-        with _start_writer(path, seed) as writer:
+        with _start_writer(path, seed):
             newest = 0
             for _ in range(reads):
                 saved, alive = read_history(path)
@@ -343,7 +364,6 @@ def test_history_is_read_while_it_is_written_and_after_kill_9(tmp_path: Path) ->
                 newest = saved.look.written
             with pytest.raises(RefusedError, match=f"^{path}: "):
                 HistoryFile(path)
-            os.kill(writer.pid, signal.SIGKILL)
         saved, alive = read_history(path)
         assert not alive
         assert join_runs(saved.map) == _repeat_changes(seed, saved)

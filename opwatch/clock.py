@@ -26,3 +26,10 @@ def read_anchor() -> Anchor:
     wall = time.time_ns()
     after = time.monotonic_ns()
     return Anchor((before + after) // 2, wall, (after - before + 1) // 2)
+
+
+def format_span(begin: datetime, end: datetime) -> str:
+    """Format two moments as local times, in a form that --from and --to take; with dates if they differ."""
+    first, last = begin.astimezone(), end.astimezone()
+    form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%dT%H:%M:%S"
+    return f"{first:{form}} to {last:{form}}"

@@ -1,9 +1,8 @@
-"""Parse and format durations, in the same form for every command: 90, 90s, 10m, 1.5h, 200ms. Format spans."""
+"""Parse and format durations, in the same form for every command: 90, 90s, 10m, 1.5h, 200ms."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 from opwatch.errors import UsageError
 
@@ -27,13 +26,6 @@ def format_duration(seconds: float) -> str:
             return f"{seconds / _UNITS[unit]:.0f}{unit}"
     value, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
     return f"{value:.6f}".rstrip("0").rstrip(".") + unit
-
-
-def format_span(begin: datetime, end: datetime) -> str:
-    """Format two moments as local times, in a form that --from and --to take; with dates if they differ."""
-    first, last = begin.astimezone(), end.astimezone()
-    form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%dT%H:%M:%S"
-    return f"{first:{form}} to {last:{form}}"
 
 
 def format_estimate(seconds: float) -> str:

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from opwatch import SCHEMA, units
+from opwatch.clock import format_span
 from opwatch.report.slow_summary import prefix_cause
 from opwatch.sinks.wrapping import wrap_text
-from opwatch.times import format_span
 from opwatch.why.answer import Answer, SlowOperation
 from opwatch.why.before_block import WaitBefore
 from opwatch.why.decision import JudgedCandidate, NamedCause

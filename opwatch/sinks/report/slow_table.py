@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from opwatch.clock import format_span
 from opwatch.report.slow_summary import SlowCause, SlowSummary, prefix_cause
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.report.plots import amounts
-from opwatch.times import format_span
 
 SLOW_TITLE = "What made requests slow"
 _HEAD = ("requests", "when", "time spent in", "cause", "what to do", "usual p99", "slow p99", "share")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from opwatch.clock import format_span
 from opwatch.recording.ring.incidents import IncidentFolder
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import IntervalEnded, PressureRead, RunEntry
 from opwatch.samples.pressure import PressureTotals
-from opwatch.times import format_span
 from opwatch.tools import cli
 from opwatch.tools.runs.explaining import write_answer
 from tests.section import DOCS

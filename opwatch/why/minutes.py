@@ -98,7 +98,7 @@ def choose_minutes(
         len(blocks),
         {block: frozenset(one) for block, one in places.items()},
         standing_out=sum(len(group.list_standing_out()) * len(group.places) for group in groups),
-        quiet=_list_places(group for group in groups if group not in examined),
+        quiet=_list_places(group for group in groups if slow and not group.list_standing_out()),
         left_out=_list_places(left_out),
         left_out_share=math.fsum(one.total_excess_ns for one in left_out) / total_ns if total_ns else 0.0,
     )
@@ -154,8 +154,8 @@ def _score_minutes(starts: Sequence[MinuteStart]) -> Iterator[_ScoredMinute]:
         by_mean = _find_distance(mean, usual)
         by_errors = _ERROR_SCORE if now.errors > then.errors else 0.0
         score = max(by_mean, _RATE_WEIGHT * _find_distance(gap, usual_gap), by_errors)
-        is_slow = usual is not None and by_mean >= _STANDS_OUT
-        yield _ScoredMinute(block, score, sum_ns - done * usual.value if usual and is_slow else 0.0)
+        excess_ns = sum_ns - done * usual.value if usual and by_mean >= _STANDS_OUT else 0.0
+        yield _ScoredMinute(block, score, excess_ns)
 
 
 def _find_level(values: Sequence[float]) -> UsualLevel | None:
